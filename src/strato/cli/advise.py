@@ -120,7 +120,7 @@ def _resources(amounts: Amounts) -> dict[str, str]:
 
 
 def _autoscalers(found: Sequence[RoleAdvice], kinds: Mapping[_Job, str]) -> list[dict[str, Any]]:
-    """Return an object in mode Off for each role, which says what its recommender would."""
+    """Return a VerticalPodAutoscaler in mode Off for each role, whose status holds the recommended requests."""
     roles: dict[tuple[_Job, str], list[RoleAdvice]] = {}
     for one in found:
         roles.setdefault(((one.key.namespace, one.key.template), one.key.role), []).append(one)
@@ -154,7 +154,7 @@ def _autoscalers(found: Sequence[RoleAdvice], kinds: Mapping[_Job, str]) -> list
 
 
 def _patches(found: Sequence[RoleAdvice], kinds: Mapping[_Job, str]) -> list[dict[str, Any]]:
-    """Return for each role what is merged into a manifest of its job: the requests of its containers."""
+    """Return for each role the patch to merge into its job's manifest, which sets the requests of its containers."""
     from strato.api.frameworks import FRAMEWORKS
     from strato.api.trainer import NODE, TRAINJOB
 
@@ -167,7 +167,7 @@ def _patches(found: Sequence[RoleAdvice], kinds: Mapping[_Job, str]) -> list[dic
         framework = maps.get(kind)
         if kind == TRAINJOB.name:
             if one.key.role != NODE:
-                continue  # what other steps ask for, their runtime says
+                continue  # the requests of a TrainJob's other steps stand in its runtime
             spec: dict[str, Any] = {"trainer": {"resourcesPerNode": container["resources"]}}
         elif framework is None:
             spec = {"tasks": [{"name": one.key.role, "template": template}]}

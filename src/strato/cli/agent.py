@@ -1,4 +1,4 @@
-"""``strato agent``: measure this machine's node and its containers, and shift CPU to whom it is due."""
+"""``strato agent``: measure this machine's node and its containers, and move CPU time to the pods entitled to it."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def reset(ctx: click.Context) -> None:
 
 
 class _Maker:
-    """Makes the agent once there is a loop to run it."""
+    """Builds the agent when called, which must be within a running event loop; keeps the cluster for closing."""
 
     def __init__(
         self, ctx: click.Context, options: object, layout: str, directory: Path, cgroups: tuple[str, str]

@@ -1,4 +1,4 @@
-"""The embedded API server as the composition roots open it: certificates, tokens, journal, HTTPS, kubeconfigs."""
+"""Open the embedded API server with its certificates, tokens, journal, HTTPS port and kubeconfigs."""
 
 from __future__ import annotations
 
@@ -61,40 +61,40 @@ COMPONENTS = (bootstrap.SCHEDULER, bootstrap.CONTROLLERS, bootstrap.HOLLOW_NODES
 
 @dataclass(frozen=True, slots=True)
 class Auditing:
-    """What records requests."""
+    """The audit log, and the server wrapped so that requests are recorded in it."""
 
     log: AuditLog
     service: Service
-    """What answers over HTTP, with requests recorded."""
+    """The HTTP service; records each request before passing it on."""
     handler: Handler
-    """The server's core, with what is asked of it recorded."""
+    """The server's core for callers in this process; records each request too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """A server that listens."""
+    """An API server that listens on its HTTPS port."""
 
     home: Home
     server: ApiServer
     http: HttpServer
     journal: SqliteJournal | None
     background: tuple[asyncio.Task[None], ...]
-    """What runs beside the server until it is closed."""
+    """Tasks, such as the scheduled backups, that `close` cancels."""
     address: str
     """``https://host:port``, as this machine reaches it."""
     auditing: Auditing | None = None
 
     @property
     def handler(self) -> Handler:
-        """What answers the cluster's own parts."""
+        """The handler for the cluster's own components, which skip HTTP; it records requests when auditing is on."""
         return self.server if self.auditing is None else self.auditing.handler
 
     def client(self, user: User) -> LocalCluster:
-        """Return a client for a part that lives and dies with this process."""
+        """Return a read-uncommitted client: a crash that loses a write ends the components of this process too."""
         return LocalCluster(self.handler, user, uncommitted=True)
 
     async def close(self) -> None:
-        """Answer what is under way, stop listening, finish the journal."""
+        """Answer the requests under way, stop listening, and close the journal and the audit log."""
         self.home.ready_file.unlink(missing_ok=True)
         for task in self.background:
             task.cancel()
@@ -126,16 +126,16 @@ async def open_api(
 
     Args:
         home: Where keys, tokens and kubeconfigs are.
-        clock: Dates everything.
-        random: Names and backoffs.
-        metrics: What ``/metrics`` shows.
+        clock: Time of objects, certificates and log records.
+        random: Source of generated names and of jitter in retries.
+        metrics: Registry that ``/metrics`` renders.
         host: Address to listen on.
         port: 0 picks a free one.
-        data_dir: Where the journal is; None keeps nothing.
-        other_metrics: What ``/metrics`` shows of another process.
+        data_dir: Directory of the journal; None keeps all objects in memory only.
+        other_metrics: Returns the companion's metrics, which ``/metrics`` appends.
         storage: How the journal is encrypted and backed up.
-        audit: What is recorded of requests.
-        off: Kinds of training jobs that are not served.
+        audit: Audit policy and log file.
+        off: Kinds of training jobs that the server does not serve.
         opening: Serves what is read of the journal while the rest is being read; the caller opens it.
 
     Raises:
@@ -144,7 +144,7 @@ async def open_api(
     storage = storage or StorageOptions()
     encryption = load_encryption(Path(storage.encryption_key_file)) if storage.encryption_key_file else None
     home.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    home.path.chmod(0o700)  # one that somebody else made, too: it holds the cluster's keys
+    home.path.chmod(0o700)  # also when the directory was there before: it holds the cluster's keys
     tokens = Tokens(home.tokens)
     identities = kubeconfigs(home)
     tokens.ensure(identities.values())
@@ -223,7 +223,7 @@ def _begin_audit(server: ApiServer, app: Service, clock: Clock, metrics: Registr
 def _start_background(
     home: Home, server: ApiServer, journal: SqliteJournal, clock: Clock, storage: StorageOptions
 ) -> tuple[asyncio.Task[None], ...]:
-    """Serve backups, and write those of the schedule."""
+    """Serve backups over HTTP, and start writing scheduled ones if ``--backup-dir`` is given; return that task."""
     backups = Backups(journal, clock, lambda: home.backed_up)
     server.add_pages(backups)
     if not storage.backup_dir:
@@ -233,9 +233,10 @@ def _start_background(
 
 
 async def _create_queues(server: ApiServer) -> None:
-    """Create the queues that every job needs; the first request to come may be a job.
+    """Create the queues ``root`` and ``default`` before the server answers, as the first request may create a job.
 
-    Those that are there are left alone: webhooks are asked about creations, and theirs need not run yet.
+    Existing queues are left alone: creating one would call the webhooks registered for queues, whose pods may not run
+    yet.
     """
     await server.store.wait_durable()  # kinds are served once their definitions are durable
     cluster = LocalCluster(server, bootstrap.ADMIN)
@@ -249,18 +250,18 @@ async def _create_queues(server: ApiServer) -> None:
 
 
 def kubeconfigs(home: Home) -> dict[Path, User]:
-    """Return the kubeconfigs of a cluster and whom each is of."""
+    """Return the path of each kubeconfig of a cluster and the user it authenticates."""
     files = {home.kubeconfig: bootstrap.ADMIN, home.path / "kubeconfig.view": bootstrap.VIEWER}
     files[home.path / "kubeconfig.node"] = bootstrap.node(node_name())
     return files | {home.path / f"kubeconfig.{user.name.rpartition(':')[2]}": user for user in COMPONENTS}
 
 
 def purge(home: Home) -> None:
-    """Delete all that a cluster made, its keys and kubeconfigs included; what else lies in its directory stays."""
+    """Delete all files the cluster made, its keys and kubeconfigs included; other files of its directory stay."""
     for folder in (home.data, home.node, home.pki):
         shutil.rmtree(folder, ignore_errors=True)
     home.clear_run_files()
     for file in (*kubeconfigs(home), home.tokens, *logs_of(home.log), home.lock):
         file.unlink(missing_ok=True)
-    with suppress(OSError):  # not empty, or never made
+    with suppress(OSError):  # holds other files, or does not exist
         home.path.rmdir()

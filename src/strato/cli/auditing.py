@@ -12,7 +12,7 @@ from strato.errors import UsageError
 
 
 class AuditOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What is recorded of requests, and where."""
+    """Which requests the API server records, and in which file."""
 
     policy_file: str = ""
     """Empty records nothing."""
@@ -38,7 +38,7 @@ def _audit(
     if audit_policy_file is not None:
         from strato.server.audit.policy import load
 
-        load(audit_policy_file.resolve())  # what is wrong with it is said before anything starts
+        load(audit_policy_file.resolve())  # a bad policy is reported before anything starts
     return AuditOptions(
         policy_file=str(audit_policy_file.resolve()) if audit_policy_file is not None else "",
         log_path=audit_log_path if audit_log_path in ("", "-") else str(Path(audit_log_path).resolve()),

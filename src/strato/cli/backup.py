@@ -56,7 +56,7 @@ def backup(ctx: click.Context, file: Path, data_dir: Path | None, force: bool) -
 
 
 def _made(folder: Path) -> str:
-    """Make a directory; return why that is not possible, or ""."""
+    """Create a directory; return the reason if that fails, else ""."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Issue ``bus.volcano.sh`` Commands: how suspend, resume, open and close are asked for (spec volcano-cli A1)."""
+"""Issue ``bus.volcano.sh`` Commands: how the CLI requests suspend, resume, open and close (spec volcano-cli A1)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def issue_command(cluster: Cluster, target: Json, action: str, *, namespac
 
 
 def _who() -> str:
-    """Return who types, which the API does not store otherwise."""
+    """Return the user and machine that ran the command, for the Command's message; the API stores no author."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a user of a container without an entry in passwd

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from strato.api.kinds import Kind
 
 VARIABLE = "_STRATO_COMPLETE"
-"""Set by a shell that wants to know how a word goes on."""
+"""Environment variable that the shell's completion script sets to ask for completions."""
 _SECONDS = 3.0
-"""How long somebody who pressed a key waits for a cluster."""
+"""Timeout of requests to the cluster: the user has pressed Tab and waits."""
 _MOST = 500
 _MAKES = ("create", "run", "submit")
-"""Verbs that name what is not there yet."""
+"""Verbs whose NAME is of a new object, so that no existing names are offered."""
 
 
 @click.command()
@@ -43,7 +43,7 @@ def completion(ctx: click.Context, shell: str) -> None:
 
 
 def answer(cli: click.Group, instruction: str) -> int:
-    """Answer a shell that asks how a word goes on; this is all that the process does."""
+    """Print the completions that the shell's script asks for, then exit."""
     from click.shell_completion import shell_complete
 
     own = click.Parameter.shell_complete
@@ -52,12 +52,12 @@ def answer(cli: click.Group, instruction: str) -> int:
         found = objects(ctx, self, incomplete)
         return own(self, ctx, incomplete) if found is None else [CompletionItem(name) for name in found]
 
-    click.Parameter.shell_complete = complete  # type: ignore[method-assign]  # parameters need not know of clusters
+    click.Parameter.shell_complete = complete  # type: ignore[method-assign]  # parameter types stay cluster-free
     return shell_complete(cli, {}, "strato", VARIABLE, instruction)
 
 
 def objects(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str] | None:
-    """Return the names of the cluster's objects that a parameter may be; None when it names no object."""
+    """Return the cluster's objects whose names complete a parameter; None when the parameter names no object."""
     root = ctx.find_root()
     root.obj = {name: root.params.get(name) for name in ("master", "kubeconfig", "home")}
     root.obj["context"] = root.params.get("context_name")
@@ -71,7 +71,7 @@ def objects(ctx: click.Context, param: click.Parameter, incomplete: str) -> list
 
 
 def kinds_of(path: Sequence[str], name: str) -> dict[str, Kind]:
-    """Return the kinds of object that a parameter of a command names, each with what stands before the name."""
+    """Return the kinds of object that a command's parameter names, each with the prefix (``job/``) before the name."""
     from strato.api import catalog
     from strato.cli.objectnames import BARE
 
@@ -105,7 +105,7 @@ def kinds_of(path: Sequence[str], name: str) -> dict[str, Kind]:
 
 
 def _names(ctx: click.Context, kinds: dict[str, Kind], namespace: str, incomplete: str) -> Iterator[str]:
-    """Yield the names; of kinds whose word is not yet written, the words."""
+    """Yield names of objects; while the user has not typed a kind's prefix (``job/``), the prefixes themselves."""
     import asyncio
 
     from strato.cli.connect import with_cluster
@@ -122,12 +122,12 @@ def _names(ctx: click.Context, kinds: dict[str, Kind], namespace: str, incomplet
             page = await cluster.list(wanted, namespace if wanted.namespaced else "", limit=_MOST)
         return [item["metadata"]["name"] for item in page.items]
 
-    with suppress(StratoError, OSError):  # nobody can read an error in the middle of a line
+    with suppress(StratoError, OSError):  # an error would be printed into the line the user is typing
         yield from (word + name for name in with_cluster(ctx, ask))
 
 
 def _of_kubectl(ctx: click.Context, incomplete: str) -> list[str] | None:
-    """Ask kubectl, which completes its own words."""
+    """Return the completions that the system's kubectl offers for the words after ``strato kubectl``."""
     from strato.cli.connect import kubeconfig_paths, kubectl_flags
     from strato.errors import UsageError
 

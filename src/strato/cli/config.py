@@ -52,7 +52,7 @@ def _texts(text: str, where: str) -> list[tuple[str, str]]:
     try:
         document = yamltext.load(text)
     except (yamltext.InvalidYaml, ValueError, RecursionError):
-        return [(where, text)]  # parsing says what is wrong
+        return [(where, text)]  # not YAML or not a ConfigMap: the parser of configurations reports the error
     if not isinstance(document, dict) or document.get("kind") != "ConfigMap":
         return [(where, text)]
     data = document.get("data")

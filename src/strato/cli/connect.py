@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class NoCluster(StateError):
-    """There is no cluster to talk to; a failure, as when one does not answer."""
+    """No cluster is named and none runs; exit status 1, as when a cluster does not answer."""
 
 
 def home_of(ctx: click.Context) -> Home:
@@ -38,7 +38,7 @@ def with_cluster(ctx: click.Context, work: Callable[[HttpCluster], Awaitable[T]]
         NoCluster: No cluster is named and none runs.
         ApiError: What the server answered.
     """
-    import asyncio  # `strato up` waits for what is imported here
+    import asyncio  # imported late: `strato up` imports this module and should start fast
 
     async def run() -> T:
         cluster = connect(ctx)
@@ -56,7 +56,7 @@ def with_cluster(ctx: click.Context, work: Callable[[HttpCluster], Awaitable[T]]
 
 
 def named_by(ctx: click.Context) -> str:
-    """Return what names the cluster, for messages."""
+    """Return the option, variable or file that names the cluster, for messages."""
     if _options(ctx)["master"]:
         return "--master"
     try:
@@ -70,7 +70,8 @@ def connect(ctx: click.Context, *, retries_overload: bool = True) -> HttpCluster
 
     Args:
         ctx: The command's context.
-        retries_overload: Whether requests answered 429 are sent again; components retry by themselves.
+        retries_overload: Whether the client repeats requests answered 429; the components' own queues do that
+            themselves.
     """
     from strato.client import kubeconfig
     from strato.client.http import OVERLOAD_RETRIES, HttpCluster
@@ -107,7 +108,7 @@ def kubeconfig_paths(ctx: click.Context) -> list[Path]:
 
 
 def kubectl_flags(ctx: click.Context) -> list[str]:
-    """Return the global options beside the kubeconfig, as kubectl calls them; without them kubectl takes plugins."""
+    """Return ``--master`` and ``--context`` as kubectl's flags, if given; kubectl runs plugins only without them."""
     options = _options(ctx)
     named = (("--server", options["master"]), ("--context", options["context"]))
     return [f"{flag}={value}" for flag, value in named if value]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _READ_BYTES = 32 * 1024
 _MISSING = ("not found in $path", "no such file or directory")
-"""In lower case, what a runtime reports of a program that an image does not have."""
+"""Messages, in lower case, by which container runtimes report that the image lacks a program."""
 _ERROR_BYTES = 4096
 
 
@@ -59,11 +59,11 @@ class _Place:
         return await self._code([program, "--version"]) is not None
 
     async def is_folder(self, path: str) -> bool:
-        """Return whether there is a folder; where nothing can tell there is none."""
+        """Return whether a path is a folder; False when the image has no program to test it."""
         return await self._code(["test", "-d", path]) == 0
 
     async def _code(self, command: Sequence[str]) -> int | None:
-        """Return a command's exit code, None where the image does not have it."""
+        """Return a command's exit code, None when the image lacks the program."""
         try:
             return (await self.run(command, None, lambda _: None))[0]
         except ApiError as error:
@@ -107,7 +107,7 @@ async def _copy(cluster: HttpCluster, *, source: str, destination: str, namespac
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Return target and path; the target is empty for a path of this machine."""
+    """Split ``TARGET:PATH``; the target is empty for a path of this machine."""
     before, colon, after = text.partition(":")
     if not colon or before.startswith((".", "/")) or os.path.exists(text):
         return "", text
@@ -144,7 +144,7 @@ def _pack(source: Path, name: str, end: IO[bytes]) -> None:
 
 
 def _only_files(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Leave owners to the container, and links and devices out."""
+    """Drop links and devices from the archive, and the owners of files: the container's tar sets its own."""
     if not (entry.isreg() or entry.isdir() or entry.islnk()):
         click.echo(f"left out, no file or folder: {entry.name}", err=True)
         return None
@@ -167,7 +167,7 @@ async def _content(path: Path) -> AsyncIterator[bytes]:
 
 
 async def _through_pipe(write: Callable[[IO[bytes]], None]) -> AsyncIterator[bytes]:
-    """Yield what a function writes to a file; it runs in a thread, no faster than it is read."""
+    """Run ``write`` in a thread on the writing end of a pipe and yield the bytes; a slow reader slows the writer."""
     reading, writing = os.pipe()
     problems: list[BaseException] = []
 
@@ -176,7 +176,7 @@ async def _through_pipe(write: Callable[[IO[bytes]], None]) -> AsyncIterator[byt
             with open(writing, "wb") as end:
                 write(end)
         except BrokenPipeError:
-            return  # nobody reads any more
+            return  # the reader has closed the pipe
         except BaseException as error:
             problems.append(error)
 
@@ -213,7 +213,7 @@ async def _download(place: _Place, source: str, target: Path) -> None:
         try:
             code, errors = await place.run(["tar", "-cf", "-", "-C", folder or ".", "--", name], None, take)
         except BrokenPipeError:
-            code, errors = 0, ""  # `_unpack` has given up, and says why
+            code, errors = 0, ""  # `_unpack` has failed and closed the pipe; awaiting it below raises its error
     await unpacked
     if code:
         raise CopyFailed(f"tar in the container ended with exit code {code}: {errors}")
@@ -227,10 +227,10 @@ def _unpack(reading: int, name: str, target: Path) -> None:
                 for entry in archive:
                     _unpack_entry(archive, entry, name, target)
         except tarfile.ReadError:
-            pass  # nothing came: the exit code tells
+            pass  # empty archive: the command's exit code says why
         except OSError as error:
             raise CopyFailed(f"{error.filename or target}: {error.strerror or error}") from error
-        while end.read(_READ_BYTES):  # padding
+        while end.read(_READ_BYTES):  # tar's padding; unread, its writer would get BrokenPipeError
             pass
 
 

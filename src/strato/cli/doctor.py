@@ -20,7 +20,7 @@ _WORDS = {Status.OK: "ok", Status.WARNING: "WARNING", Status.PROBLEM: "PROBLEM"}
 
 
 class Unsound(StratoError):
-    """Something is wrong; it has been printed."""
+    """Something is wrong, and the findings have been printed: exit status 1 without a message."""
 
 
 @click.command()
@@ -97,7 +97,7 @@ def _findings(ctx: click.Context, home: Home, journal: Path, clock: Clock) -> It
         yield Finding("cluster", "none is named: no embedded cluster runs, KUBECONFIG and ~/.kube/config are not there")
         return
     if home.running_pid() is not None and not home.ready():
-        return  # it is starting, which was said
+        return  # it is starting, as the findings about its directory say
     try:
         yield from _cluster(ctx, paths, clock, facts.kubectl)
     except UsageError as error:

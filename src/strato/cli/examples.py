@@ -1,4 +1,4 @@
-"""``strato examples``: the examples that the documentation speaks of, written where one may change them."""
+"""``strato examples``: copy the documentation's examples into a folder where the user may change them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _NEXT = """
 
 
 def examples_folder() -> Path:
-    """Return where the examples lie: in the installed package, or at the top of a checkout.
+    """Return the folder of the examples: in the installed package, or at the top of a checkout.
 
     Raises:
-        StratoError: They were left out when the package was made.
+        StratoError: The package was built without them.
     """
     import strato
 

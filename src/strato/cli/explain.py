@@ -86,7 +86,7 @@ def explain(
 
 
 class _Asking:
-    """One question: the reason in the objects first, then, for what waits, the engine."""
+    """One call of the command: looks for the reason in the objects; for what waits, asks the scheduler's engine."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class _Asking:
         from strato.cli.reasons.workloads import report_of
 
         is_live = self._source.is_cluster
-        copy = None if is_live else self._copy()  # what is wrong with files is said first
+        copy = None if is_live else self._copy()  # checks the manifests, so that their errors come first
         obj, facts = with_cluster(self._ctx, self._read) if is_live else self._read_files()
         try:
             report = report_of(obj, facts)
@@ -163,7 +163,7 @@ class _Asking:
         owner = {
             "kind": "Job",
             "metadata": {"name": self._name, "namespace": self._namespace},
-        }  # the pod group of a job that was left out
+        }  # a file may hold the pod group and leave out its job
         for group in owned_by(facts.groups, owner) if self._kind in ("job", "vcjob") else ():
             return group, facts
         raise StateError(f"there is no {self._kind} {self._name!r} in namespace {self._namespace}")
@@ -175,14 +175,14 @@ class _Asking:
         return copy
 
     def _diagnosis(self, copy: Copy, keys: Sequence[str], report: Report) -> Diagnosis | None:
-        """Ask the engine about the first of the pods or groups that it knows."""
+        """Return the engine's diagnosis of the first of the keys that it knows."""
         from strato.scheduler.dryrun.examine import examine
 
         found = next((one for one in (examine(copy, key, fix=self._fix) for key in keys) if one is not None), None)
         return found and replace(found, key=report.key, state=report.state)
 
     def _choice(self, report: Report) -> Diagnosis | None:
-        """Return by which arcs and prices flow placed a pod, when it did."""
+        """Return the arcs and prices by which the flow action placed a pod; None when it did not place it."""
         from strato.cli import states
         from strato.scheduler.model.reasons import Verdict
         from strato.scheduler.reporting.explain import Diagnosis
@@ -194,7 +194,7 @@ class _Asking:
 
 
 def _scheduled_as(obj: Json, facts: Facts) -> list[str]:
-    """Return the pod groups and pods by which the scheduler knows an object, the first first."""
+    """Return the keys of the pod groups and pods as which an object is scheduled, in the order to try them."""
     from strato.cli.reasons.facts import owned_by
 
     namespace = obj["metadata"].get("namespace") or "default"

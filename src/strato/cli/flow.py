@@ -1,4 +1,4 @@
-"""``strato flow``: the flow engine alone: as a service for Poseidon, on DIMACS files, on traces."""
+"""``strato flow``: minimum-cost flow without the scheduler: as a service for Poseidon, on DIMACS files, on traces."""
 
 from __future__ import annotations
 

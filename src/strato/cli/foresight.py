@@ -1,8 +1,8 @@
-"""What ``strato when`` and ``strato queue list --when`` share: the state, what is known of run times, the answer."""
+"""Read the state and the known run times for ``strato when`` and ``strato queue list --when``, and predict starts."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from strato.sim.foresight.when import Starts
 
 MOST_SECONDS = 20.0
-"""So long draws are begun: an answer that takes longer is no help."""
+"""No further draw is begun after this time, as the user waits for the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Foresight:
-    """A state and what is known of it.
+    """A state of a cluster, and the predictor of its jobs' run times.
 
     Attributes:
-        copy: The state.
-        world: The same, to look jobs up in.
-        names: By key of a pod group, what its job is called.
-        calibration: How earlier predictions fared; None where none were published.
-        predictor: What is known of run times.
+        copy: The state as the engine's copy.
+        world: The same state, to look jobs up in.
+        names: Name of the job by its pod group's key.
+        calibration: Correction learned from the predictions that the cluster publishes; None where it publishes none.
+        predictor: Predicts run times.
     """
 
     copy: Copy
@@ -51,12 +51,12 @@ class Foresight:
         return starts(self.copy, known, draws=draws, only=only, budget_seconds=MOST_SECONDS, names=self.names)
 
     def interval(self, found: Starts) -> Interval:
-        """Return the interval of a start, as earlier predictions suggest."""
+        """Return the interval of a start, corrected by ``calibration`` if there is one."""
         return self.calibration.calibrated(found.interval) if self.calibration is not None else found.interval
 
 
 def look(ctx: click.Context, paths: tuple[str, ...], config: Path | None, store: str | None, seed: int) -> Foresight:
-    """Read a state, of manifests or of the cluster, and what is known of run times.
+    """Read a state, of manifests or of the cluster, and build the predictor of run times.
 
     Raises:
         InvalidInput: Listing everything that is wrong with the manifests and the configuration.
@@ -78,7 +78,7 @@ def look(ctx: click.Context, paths: tuple[str, ...], config: Path | None, store:
 
 
 def _predictor(ctx: click.Context, world: World, store: str | None, *, with_home: bool) -> RunTimePredictor:
-    """Return what is known of run times: from the history, where there is one, and the jobs that have ended."""
+    """Return a predictor that has learned from the history, where there is one, and from the jobs that have ended."""
     from strato.cli.history import opened
     from strato.history.prediction import RunTimePredictor
     from strato.sim.foresight.whenjobs import take_ended, take_history
@@ -92,17 +92,17 @@ def _predictor(ctx: click.Context, world: World, store: str | None, *, with_home
 
 
 def _published(ctx: click.Context) -> Calibration | None:
-    """Return how the predictions fared that the cluster publishes, if it does."""
+    """Return the correction learned from the predictions that the cluster publishes, None if it publishes none."""
     from strato.sim.foresight.whenpublishing import read_calibration
 
     try:
         return with_cluster(ctx, read_calibration)
     except (ApiError, StratoError):
-        return None  # the draws speak for themselves
+        return None  # the interval is then that of the draws
 
 
 def duration(seconds: float) -> str:
-    """Return a time to wait, as a person reads it."""
+    """Return a waiting time as text for people."""
     from strato.sim.foresight.when import HORIZON_SECONDS
     from strato.units import human_duration
 

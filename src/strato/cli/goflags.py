@@ -1,8 +1,8 @@
 """Flags as Go programs take them, so that Volcano's manifests and scripts need no editing.
 
-Three habits of theirs differ from click's: a switch may carry its value (``--leader-elect=false``) and never takes the
-next word, a short flag may be joined to its value by ``=`` (``-v=3``), and the literal word ``2>&1``, which Volcano's
-manifests pass to its binaries, means nothing.
+Go's flags differ from click's in three points: a switch may carry its value (``--leader-elect=false``) and never takes
+the next word, a short flag may be joined to its value by ``=`` (``-v=3``), and the literal word ``2>&1``, which
+Volcano's manifests pass to its binaries, means nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class GoSwitch(click.Option):
     """A boolean that stands alone or with ``=true`` and ``=false``."""
 
     def make_metavar(self, ctx: click.Context) -> str:
-        """Show the switch as switches are shown."""
+        """Show no value in help, although the switch may have one."""
         return ""
 
 
@@ -29,7 +29,7 @@ class GoCommand(click.Command):
     """A command that takes its flags as Go's do."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Bring Go's forms into click's, then read them."""
+        """Rewrite Go's forms as click's, then parse them."""
         return super().parse_args(ctx, spelled_out(self.params, filled_in(self.params, args)))
 
 
@@ -40,7 +40,7 @@ def switch(*names: str, **settings: Any) -> Callable[[F], F]:
 
 
 def filled_in(params: Sequence[click.Parameter], args: Sequence[str], *, interspersed: bool = True) -> list[str]:
-    """Return the arguments with the value of every option that may stand alone and does; it takes no next word."""
+    """Return the arguments with its value added to each option that may stand alone and does."""
     options = {name: param for param in params if isinstance(param, click.Option) for name in param.opts}
     done: list[str] = []
     words = iter(args)
@@ -59,7 +59,7 @@ def filled_in(params: Sequence[click.Parameter], args: Sequence[str], *, intersp
 
 
 def spelled_out(params: Sequence[click.Parameter], args: Sequence[str]) -> list[str]:
-    """Return the arguments with every switch given its value and short flags parted from theirs."""
+    """Return the arguments with a value for every switch, and ``-f=value`` split into two words."""
     switches = {
         name for param in params if isinstance(param, GoSwitch) for name in (*param.opts, *param.secondary_opts)
     }

@@ -1,4 +1,4 @@
-"""The file that runs of jobs are recorded in: who records, and options of commands that read it."""
+"""The file in which runs of jobs are recorded: its writer, and options of commands that read it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ store_option = click.option(
 def history_member(
     path: Path, cluster: Cluster, informers: Informers, clock: Clock, metrics: Registry
 ) -> Callable[[], Awaitable[None]]:
-    """Return what records runs of jobs until it is cancelled; a file that cannot be used stops nothing else."""
+    """Return a coroutine function that records runs of jobs until cancelled; an unusable file is only logged."""
     from strato.history import HistoryStore, Recorder
     from strato.history.store import HistoryError
 
@@ -68,8 +68,8 @@ def opened(ctx: click.Context, path: str | None) -> Iterator[HistoryStore]:
     """Open the file for reading.
 
     Raises:
-        HistoryError: There is none, or it cannot be read.
-        UsageError: So it is with the one that was named.
+        HistoryError: There is no file, or it cannot be read.
+        UsageError: The same, for a file that the user named.
     """
     from strato.history.store import HistoryError, HistoryStore
 
@@ -88,7 +88,7 @@ def zone_named(name: str) -> tzinfo:
     """Return a time zone; empty is that of this machine.
 
     Raises:
-        UsageError: There is none of that name.
+        UsageError: No time zone has that name.
     """
     if not name:
         return datetime.now(UTC).astimezone().tzinfo or UTC

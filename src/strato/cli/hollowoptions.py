@@ -1,4 +1,4 @@
-"""Options about hollow nodes, the same wherever a command starts some."""
+"""Options about hollow nodes, shared by all commands that start some."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 
 SERVED = "cluster"
-"""Instead of a path of stages: those that the cluster holds."""
+"""Given instead of a path of stages: use the Stage objects that the cluster holds."""
 
 
 class HollowOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Which nodes there are that only pretend, and how they behave."""
+    """Which hollow nodes there are, and how they behave."""
 
     nodes: str = "0"
     """A number of them, or shapes; see `strato.node.shapes.parse_nodes`."""
     cpu: str = "32"
     memory: str = "256Gi"
-    """Quantities, of each where only a number is given."""
+    """Quantities per node, used where ``nodes`` is only a number."""
 
     image_pulls: str = ""
-    """How fast images come; see `strato.node.hollow.images.parse_pull_speed`."""
+    """How fast images are pulled; see `strato.node.hollow.images.parse_pull_speed`."""
 
     stages: tuple[str, ...] = ()
     """Files and folders of kwok's stages; ``cluster`` are those that the cluster holds."""
@@ -65,7 +65,7 @@ class HollowOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def overcommitted(shapes: Sequence[NodeShape], factor: float) -> Sequence[NodeShape]:
-    """Return shapes with a factor of the cpu offered; those that name one keep theirs."""
+    """Return shapes with a cpu overcommit factor; a shape that names its own keeps it."""
     return [replace(one, cpu_overcommit_factor=factor) if one.cpu_overcommit_factor == 1 else one for one in shapes]
 
 
@@ -86,7 +86,7 @@ class ShapesType(click.ParamType[str]):
 
 
 class PullsType(click.ParamType[str]):
-    """How fast images come, as written: ``rate=100Mi,size=500Mi,parallel=3``."""
+    """How fast images are pulled, as written: ``rate=100Mi,size=500Mi,parallel=3``."""
 
     name = "pulls"
 

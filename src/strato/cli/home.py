@@ -16,29 +16,29 @@ from strato.cli.homelock import HomeLock, Owner, owner_of
 from strato.errors import UsageError
 
 MOST_NODES = 16
-"""Nodes that one machine is."""
+"""Most sandbox nodes that ``strato up`` makes of one machine."""
 GRACE_SECONDS = 5.0
-"""What pods have by default when the cluster is stopped; somebody waits at a terminal."""
+"""Default grace period of pods when the cluster is stopped; short, since a user waits at the terminal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """How the cluster is to stop, and then what became of its pods."""
+    """Content of the stop file: how the cluster is to stop, and after it has, how many pods it ended."""
 
     keep_pods: bool = False
     """Whether the next start runs the pods anew, whatever their restart policy says; they do not fail."""
     grace_seconds: float = GRACE_SECONDS
-    """What a pod has between SIGTERM and SIGKILL at most."""
+    """Longest time between a pod's SIGTERM and SIGKILL."""
     waiter: int = 0
-    """The process of the command that waits for what came of it; 0 without one."""
+    """Pid of the command that waits for the result; 0 without one."""
     is_asked: bool = False
-    """Whether that command has sent its signal: from then on it counts, even if the command is interrupted."""
+    """Whether that command has sent its signal: from then on the stop is valid, even if the command is interrupted."""
     ended: int = 0
-    """How many pods were ended."""
+    """How many pods the cluster has ended."""
 
     @property
     def is_awaited(self) -> bool:
-        """Whether the command that waits for it still does."""
+        """Whether the command that waits for the result still runs."""
         return self.waiter != 0 and Path(f"/proc/{self.waiter}").exists()
 
 
@@ -80,17 +80,17 @@ class Home:
 
     @property
     def node(self) -> Path:
-        """Sandboxes, images and logs of this machine's node."""
+        """Folder of the sandboxes, images and logs of this machine's node."""
         return self.path / "node"
 
     @property
     def volumes(self) -> Path:
-        """Volumes that were made for claims; they outlive pods, nodes and restarts."""
+        """Folder of the volumes made for claims; they outlive pods, nodes and restarts."""
         return self.path / "volumes"
 
     @property
     def history(self) -> Path:
-        """What is recorded of runs of jobs."""
+        """Database in which runs of jobs are recorded."""
         return self.path / "history.db"
 
     @property
@@ -105,7 +105,7 @@ class Home:
 
     @property
     def log(self) -> Path:
-        """What the background process prints."""
+        """Output of the process in the background."""
         return self.path / "strato.log"
 
     @property
@@ -120,7 +120,7 @@ class Home:
 
     @property
     def stop_file(self) -> Path:
-        """Exists while somebody stops the cluster: how, and what came of it."""
+        """Exists while a command stops the cluster; holds a `Stop`."""
         return self.path / "stop.json"
 
     @property
@@ -129,7 +129,7 @@ class Home:
         return self.path / "ready.json"
 
     def ready(self) -> dict[str, Any]:
-        """Return what the running cluster says of itself: address, process, node; empty while there is none."""
+        """Return the ready file's content (``address``, ``pid``, ``node``); empty while no cluster serves."""
         try:
             found: dict[str, Any] = json.loads(self.ready_file.read_text())
         except (OSError, ValueError):
@@ -137,13 +137,13 @@ class Home:
         return found
 
     def write_ready(self, facts: dict[str, Any]) -> None:
-        """Say that the cluster serves; from now on others connect."""
+        """Write the ready file; commands connect from now on."""
         draft = self.ready_file.with_suffix(".new")
         draft.write_text(json.dumps(facts | {"pid": os.getpid()}))
         draft.replace(self.ready_file)
 
     def write_pid(self) -> None:
-        """Say which process the cluster is, for those who look at files."""
+        """Write this process's id to the pid file, for scripts; Strato itself reads the lock's file."""
         self.pid_file.write_text(f"{os.getpid()}\n")
 
     def owner(self) -> Owner | None:
@@ -172,7 +172,7 @@ class Home:
             lock.release()
 
     def in_use(self, owner: Owner | None) -> UsageError:
-        """Return the error of a directory that another process owns."""
+        """Return the error to raise for a directory that another process owns."""
         if owner is not None and owner.serves:
             return UsageError(
                 f"the cluster of {self.path} already runs (process {owner.pid}); "
@@ -182,7 +182,7 @@ class Home:
         return UsageError(f"{what} works in {self.path}; wait for it, or name another --home")
 
     def read_stop(self) -> Stop:
-        """Return how the cluster is to stop; nobody has to say, and who gave up before asking has not said."""
+        """Return the stop file's content; the default without one, or if its writer died before signalling."""
         try:
             stop = Stop(**json.loads(self.stop_file.read_text()))
         except (OSError, ValueError, TypeError):
@@ -190,25 +190,25 @@ class Home:
         return stop if stop.is_asked or stop.is_awaited or not stop.waiter else Stop()
 
     def write_stop(self, stop: Stop) -> None:
-        """Say how the cluster is to stop, or what came of it."""
-        draft = self.stop_file.with_suffix(f".json.{os.getpid()}.new")  # several may ask at once
+        """Write the stop file: how the cluster is to stop, or the result."""
+        draft = self.stop_file.with_suffix(f".json.{os.getpid()}.new")  # several commands may write at once
         draft.write_text(json.dumps(asdict(stop)))
-        with contextlib.suppress(FileNotFoundError):  # the cluster has ended, and who owns the home has cleared it
+        with contextlib.suppress(FileNotFoundError):  # the next owner of the home has deleted the draft
             draft.replace(self.stop_file)
 
     def clear_run_files(self) -> None:
-        """Remove the files of a cluster that has ended; the caller owns the directory."""
+        """Remove the run files of a cluster that has ended; the caller must own the directory."""
         drafts = self.ready_file.with_suffix(".new"), *self.path.glob(f"{self.stop_file.stem}.json.*new")
         for file in (self.pid_file, self.ready_file, self.stop_file, *drafts):
             file.unlink(missing_ok=True)
 
 
 def node_name() -> str:
-    """Return what this machine is called as a node."""
+    """Return the name of this machine's first node."""
     return socket.gethostname().lower()
 
 
 def node_names(count: int) -> list[str]:
-    """Return what the nodes are called that this machine is."""
+    """Return the names of this machine's nodes."""
     first = node_name()
     return [first, *(f"{first}-{number}" for number in range(2, count + 1))]

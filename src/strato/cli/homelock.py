@@ -1,8 +1,8 @@
-"""The lock of a home: one process at a time owns the directory, and the lock's file says which.
+"""The lock of a home: one process at a time owns the directory; the lock's file holds its `Owner`.
 
-The lock is the kernel's (``flock``), so that it ends with its last holder, however that ends. ``strato up`` takes it
-before it writes anything and hands it to the process it starts; that one hands it to the process of the components. A
-free lock means that no process of the cluster is left.
+The lock is the kernel's (``flock``), so that it is freed when its last holder ends, even by SIGKILL. ``strato up``
+takes it before it writes anything; the API server's process inherits it, and from that the companion. A free lock
+therefore means that no process of the cluster is left.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from strato.errors import UsageError
 
 POLL_SECONDS = 0.02
 SERVING = ("up", "run apiserver")
-"""What an owner does that answers requests; all others end by themselves."""
+"""Activities of owners that serve an API until stopped; owners with another activity end by themselves."""
 STOPPING = "stop"
 _MAX_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who owns a home."""
+    """The process that owns a home, as the lock's file names it."""
 
     pid: int
-    """0 for the moment in which nobody knows yet."""
+    """0 while the owner has locked the file and not yet written it."""
     activity: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Of `strato up`."""
+    """Options of the owner's ``strato up``."""
     starter: int = 0
-    """The process that took the lock; it may have handed it to the owner since."""
+    """Pid of the process that took the lock; the owner may have inherited it."""
 
     @property
     def serves(self) -> bool:
-        """Whether it is a cluster, which may still be starting."""
+        """Whether the owner is a cluster, perhaps one that is still starting."""
         return self.activity in SERVING
 
     @property
     def stops(self) -> bool:
-        """Whether it ends a cluster: itself, or one that was killed."""
+        """Whether the owner ends a cluster: itself, or one that was killed."""
         return self.activity == STOPPING
 
 
@@ -58,7 +58,7 @@ class HomeLock:
 
     @classmethod
     def take(cls, path: Path) -> HomeLock | None:
-        """Lock a file, which is made if it is missing; None while somebody else has it."""
+        """Lock a file, created if it is missing; return None while another process has the lock."""
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         while True:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -70,11 +70,11 @@ class HomeLock:
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(descriptor), os.stat(path)):
                     return cls(path, descriptor)
-            os.close(descriptor)  # of a file that its last owner has removed
+            os.close(descriptor)  # the lock's last owner has deleted this file
 
     @classmethod
     def inherit(cls, path: Path, descriptor: int) -> HomeLock:
-        """Return the lock that the process which started this one handed over.
+        """Return the lock whose descriptor this process inherited from the one that started it.
 
         Raises:
             UsageError: The descriptor is not that of the lock.
@@ -91,19 +91,19 @@ class HomeLock:
         return lock
 
     def note(self, activity: str, options: Mapping[str, Any] | None = None) -> None:
-        """Say who owns the home and why."""
+        """Write this process into the lock's file as the owner, with what it does."""
         owner = {"pid": os.getpid(), "activity": activity, "options": dict(options or {}), "starter": self._starter}
         text = json.dumps(owner).encode()
         os.pwrite(self.descriptor, text, 0)
         os.ftruncate(self.descriptor, len(text))
 
     def release(self) -> None:
-        """Let go; another process that it was handed to keeps it."""
+        """Close the descriptor; the lock stays locked while a process that inherited it lives."""
         os.close(self.descriptor)
 
 
 def owner_of(path: Path) -> Owner | None:
-    """Return who holds a lock, None when it is free."""
+    """Return the owner of a lock, None when it is free."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -121,11 +121,11 @@ def _read(descriptor: int) -> Owner:
     try:
         return Owner(**json.loads(os.pread(descriptor, _MAX_BYTES, 0)))
     except (ValueError, TypeError):
-        return Owner(0)  # it is being written
+        return Owner(0)  # the owner is writing it
 
 
 def end_owner(path: Path, owner: Owner, number: int) -> bool:
-    """Send a signal to the owner; return whether it was the owner still."""
+    """Send a signal to a process if it still owns the lock; return whether it did."""
     if not owner.pid:
         return False
     try:
@@ -133,7 +133,7 @@ def end_owner(path: Path, owner: Owner, number: int) -> bool:
     except ProcessLookupError:
         return False
     try:
-        now = owner_of(path)  # after the process was opened: its number is not another one's by now
+        now = owner_of(path)  # read with the pidfd open: if the pid is still the owner's, the pidfd is the owner's too
         if now is None or now.pid != owner.pid:
             return False
         with contextlib.suppress(ProcessLookupError):
@@ -145,7 +145,7 @@ def end_owner(path: Path, owner: Owner, number: int) -> bool:
 
 
 def is_ending(pid: int) -> bool:
-    """Whether a process is gone or killed; in between the kernel closes its files, locks among them."""
+    """Whether a process is gone or has a SIGKILL pending; between the two it still holds its locks."""
     try:
         with open(f"/proc/{pid}/status", "rb") as file:
             found = dict(line.split(b":\t", 1) for line in file if b":\t" in line)
@@ -156,24 +156,24 @@ def is_ending(pid: int) -> bool:
 
 
 class Interruption:
-    """The first signal that asks this process to end, from its first moment on; it is acted on where that is safe."""
+    """Notes the first signal that asks this process to end; code polls `signal` where stopping is safe."""
 
     def __init__(self) -> None:
         self.signal = 0
-        is_ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN  # nohup
+        is_ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN  # started by nohup
         self.signals = (signal.SIGTERM, signal.SIGINT, *(() if is_ignored else (signal.SIGHUP,)))
         self.listen()
 
     def listen(self) -> None:
-        """Note signals; an event loop that listened to them does so no more."""
+        """Install the handlers, again after an event loop has replaced and removed them."""
         for number in self.signals:
             signal.signal(number, lambda came, _frame: self.note(came))
 
     def note(self, number: int) -> None:
-        """Note a signal."""
+        """Keep the first signal's number."""
         self.signal = self.signal or number
 
     @property
     def exit_code(self) -> int:
-        """What a shell says of a process that the signal ended."""
+        """The exit status that a shell reports of a process ended by that signal."""
         return 128 + self.signal

@@ -229,7 +229,7 @@ def prune(ctx: click.Context, imported: bool) -> None:
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[str, int, int], None]]:
-    """Yield what shows how much of an image has come or gone: on a terminal one line, else one for each part."""
+    """Yield a callback that prints how much of an image is transferred: on a terminal one line, else one per layer."""
     done: dict[str, tuple[int, int]] = {}
 
     def report(digest: str, size: int, total: int) -> None:

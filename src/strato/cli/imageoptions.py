@@ -1,4 +1,4 @@
-"""Options of where images come from."""
+"""Options about registries and which of their images a node takes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class ImageOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     strict_images: bool = True
     registry_mirror: tuple[tuple[str, str], ...] = ()
-    """Registry and URL, in the order in which they are asked."""
+    """Registry and URL of its mirror, in the order in which mirrors are tried."""
     insecure_registry: tuple[str, ...] = ()
 
     def registries(self) -> RegistrySettings:
-        """Return how registries are reached: by these options and this process's environment."""
+        """Return the client settings for registries, of these options and this process's environment."""
         from strato.node.images.registry import RegistrySettings
 
         mirrors: dict[str, list[str]] = {}
@@ -34,7 +34,7 @@ class ImageOptions(msgspec.Struct, frozen=True, kw_only=True):
         return RegistrySettings(mirrors, frozenset(self.insecure_registry), dict(os.environ))
 
     def policy(self) -> ImagePolicy:
-        """Return what a node takes of them."""
+        """Return which images a node accepts."""
         from strato.node.sandbox.settings import ImagePolicy
 
         return ImagePolicy(strict=self.strict_images, registries=self.registries())
@@ -76,6 +76,6 @@ _REGISTRIES = (
     ),
 )
 registry_options = option_group("images", ImageOptions, _REGISTRIES)
-"""Adds how registries are reached to a command, which takes it as ``images``."""
+"""Adds the options about registries to a command, which takes them as ``images``."""
 image_options = option_group("images", ImageOptions, (_STRICT, *_REGISTRIES))
-"""Adds all that a node takes of images to a command, as ``images``."""
+"""Adds all options about images to a command, which takes them as ``images``."""

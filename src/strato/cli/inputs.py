@@ -1,4 +1,4 @@
-"""What people give on a command line, checked before it is used: names and files that are read."""
+"""Types of command-line parameters that check names, selectors and input files before they are used."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from strato.errors import UsageError
 
 
 class NameType(click.ParamType[str]):
-    """The name of an object: never empty, so that a script's empty variable means no collection."""
+    """The name of an object: never empty, since the path of an empty name is the whole collection's."""
 
     name = "name"
 
@@ -29,7 +29,7 @@ class NameType(click.ParamType[str]):
 
 
 class LabelType(click.ParamType[str]):
-    """A name that is a DNS label: of a namespace to be made."""
+    """The name of a namespace to be created: a DNS label."""
 
     name = "name"
 
@@ -42,7 +42,7 @@ class LabelType(click.ParamType[str]):
 
 
 class NewNameType(NameType):
-    """The name of an object to be made: a lowercase RFC 1123 subdomain."""
+    """The name of an object to be created: a lowercase RFC 1123 subdomain."""
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Check the text."""
@@ -53,7 +53,7 @@ class NewNameType(NameType):
 
 
 def new_name_problem(text: str) -> str:
-    """Return why an object cannot be made with that name, "" when it can."""
+    """Return why an object cannot be created with that name, "" when it can."""
     part = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
     if len(text) <= 253 and re.fullmatch(rf"{part}(\.{part})*", text):
         return ""
@@ -97,7 +97,7 @@ class InputFile(click.ParamType[Path]):
 
 
 FOLDER = click.Path(path_type=Path, file_okay=False)
-"""A folder that is there or will be made; not a file."""
+"""A folder that exists or will be created; not a file."""
 INPUT_FILE = InputFile()
 
 
@@ -105,7 +105,7 @@ def read_text(path: Path) -> str:
     """Return the text of a file, of standard input for ``-``.
 
     Raises:
-        UsageError: It cannot be read, or is no text.
+        UsageError: The file cannot be read, or is not UTF-8.
     """
     is_stdin = path == STDIN or str(path) == "-"
     name = "standard input" if is_stdin else path
@@ -121,7 +121,7 @@ def read_text(path: Path) -> str:
 
 @contextmanager
 def seekable(path: Path) -> Iterator[Path]:
-    """Yield a file in which one can go back: standard input is copied to a temporary one first."""
+    """Yield a seekable file: standard input is copied to a temporary file first."""
     if path != STDIN:
         yield path
         return

@@ -12,10 +12,10 @@ from strato.errors import StateError
 
 
 class _PassedOn(click.Command):
-    """A command that leaves its words alone: click would swallow a ``--``, which kubectl exec needs."""
+    """A command whose arguments click does not parse: click would drop a ``--``, which kubectl exec needs."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take everything as it was typed."""
+        """Keep all arguments as they were typed."""
         ctx.params["args"] = tuple(args)
         return []
 
@@ -35,6 +35,6 @@ def kubectl(ctx: click.Context, args: tuple[str, ...]) -> None:
 
 
 def _asks_for_help(args: tuple[str, ...]) -> bool:
-    """Whether kubectl answers without a cluster."""
+    """Whether the arguments ask for kubectl's help, which needs no cluster."""
     words = args[: args.index("--")] if "--" in args else args
     return not words or words[0] in ("help", "completion", "options") or "--help" in words or "-h" in words

@@ -9,13 +9,13 @@ import click
 
 
 class LazyGroup(click.Group):
-    """See the module.
+    """A group that imports a command's module only when the command is called.
 
     Args:
-        table: Name to one line of help, in the order of the list; kept here so that listing imports nothing.
+        table: One line of help by command name, in the order of the help; kept here so that listing imports nothing.
         load: Imports a command by one of these names, or by an alias.
         aliases: Other names, which the help leaves out.
-        hint: What to say to who typed words that are no command, instead of the nearest name; empty: nothing.
+        hint: Returns a hint for the typed words when they are no command; if empty, the nearest name is suggested.
     """
 
     def __init__(
@@ -33,10 +33,10 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that is meant.
+        """Return the command that the first word names.
 
         Raises:
-            click.UsageError: There is none of that name.
+            click.UsageError: No command has that name.
         """
         word = args[0]
         if self._is_known(word) or word.startswith("-") or ctx.resilient_parsing:
@@ -47,7 +47,7 @@ class LazyGroup(click.Group):
         return name in self._table or name in self._aliases
 
     def _nearest(self, word: str) -> str:
-        from difflib import get_close_matches  # a start does without
+        from difflib import get_close_matches  # imported late, as only errors need it
 
         near = get_close_matches(word, self._table)
         return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""

@@ -1,6 +1,7 @@
-"""Lists of objects as every command prints them: ``-o table|wide|json|yaml|name``, once or with ``-w``.
+"""Print lists of objects, the same for every command: ``-o table|wide|json|yaml|name``, once or with ``-w``.
 
-With ``-w`` the list is printed, then a line for each object that has changed; `Age` and `Duration` alone are no change.
+With ``-w`` the list is printed, then a line for each object that has changed; a change of `Age` or `Duration` alone
+does not count.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ _DELETED = "Deleted"
 
 
 class Ticking(str):
-    """A cell that changes by itself."""
+    """A cell that changes with time, such as an age; it does not make a row count as changed."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What rows are made at."""
+    """The time, and the summary of other objects, from which rows are made."""
 
     now: float
     summary: Any = None
@@ -48,7 +49,7 @@ class Moment:
 
 Row = Callable[[Json, Moment], Sequence[object]]
 Summarize = Callable[[Cluster, str, Sequence[Json], Sequence[Json]], Awaitable[Any]]
-"""(cluster, namespace, the objects to make rows of, the other objects) → what rows look at beside their object."""
+"""(cluster, namespace, the objects to make rows of, the other objects) → data that rows show beside their object's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,18 +59,17 @@ class Listing:
     kind: Kind
     headers: Sequence[str]
     row: Row
-    """Returns a cell per header; the first is the name."""
+    """Returns a cell per header; the first one is the object's name."""
     wide_headers: Sequence[str] = ()
     wide_row: Row = lambda _, __: ()
     """Returns the further cells of ``-o wide``."""
-    phase: str = ""
-    """The header below which it says that an object was deleted."""
+    phase: str = "" """The header of the column that shows ``Deleted`` for a deleted object."""
     also: Kind | None = None
-    """Other objects that rows look at: when they change, so may all rows."""
+    """Kind of further objects that rows depend on: when one changes, all rows are made again."""
     summarize: Summarize | None = None
     """Returns `Moment.summary`."""
     widths: Sequence[int] = field(default=())
-    """Of the columns; as wide as their longest cell when empty."""
+    """Widths of the columns; if empty, each is as wide as its longest cell."""
     gap: int = 3
 
 
@@ -105,11 +105,11 @@ def show_list(
         listing: The kind and its columns.
         output: One of `OUTPUTS`.
         watching: Go on until interrupted.
-        namespace: Empty is all, in a column of their own.
+        namespace: Empty lists all namespaces, with a column for the namespace.
         name: Only this one, which must exist.
         labels: Only objects with these labels.
-        keep: Only objects for which it is true.
-        namespace_column: Whether there is one when namespaces are many.
+        keep: Only objects for which this returns true.
+        namespace_column: Whether a list of all namespaces has that column.
 
     Raises:
         ApiError: What the server answered.
@@ -139,7 +139,7 @@ def show_list(
 
     async def go_on(cluster: Cluster) -> None:
         if name:
-            await cluster.get(kind, name, namespace)  # one that does not exist is an error, not an empty list
+            await cluster.get(kind, name, namespace)  # raises NotFound, where the list would be empty
 
         async def show(objects: Sequence[Objects]) -> bool:
             kept = {key: item for key, item in objects[0].items() if keep(item)}
@@ -152,13 +152,13 @@ def show_list(
 
 
 class Rows:
-    """Prints rows of a table; columns keep the widths they have at first.
+    """Prints rows of a table; columns keep the widths of the first call.
 
     Args:
-        headers: Of the columns.
-        phase: The header below which it says that an object was deleted.
-        widths: Of the columns; as wide as their longest cell when empty.
-        gap: Behind the longest cell.
+        headers: Headers of the columns.
+        phase: The header of the column that shows ``Deleted`` for a row that is gone.
+        widths: Widths of the columns; if empty, each is as wide as its longest cell.
+        gap: Spaces behind the longest cell.
     """
 
     def __init__(self, headers: Sequence[str], *, phase: str, widths: Sequence[int] = (), gap: int = 3) -> None:
@@ -249,9 +249,9 @@ def show_page(
 
     Args:
         ctx: Names the cluster.
-        sources: What it is about: a change of any is a reason to read it again.
-        read: Reads what it shows.
-        render: Makes the page of that.
+        sources: Objects that the page depends on: it is read again when one changes.
+        read: Reads the page's data.
+        render: Returns the page's text.
         watching: Go on until interrupted.
     """
     if not watching:

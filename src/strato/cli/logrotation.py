@@ -1,4 +1,4 @@
-"""The log of the background processes: the one before stays readable, and all of them together stay small."""
+"""The log of the background processes: older logs are kept under numbers, and the size of each is bounded."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 from strato.clock import Clock
 
 KEPT_LOGS = 5
-"""Older ones, beside the one that is written: NAME.1 is the newest."""
+"""How many older logs are kept; NAME.1 is the newest."""
 MAX_BYTES = 8 << 20
-"""Of each; the beginning of a longer one is dropped."""
+"""Largest size of a log; the beginning of a longer one is dropped."""
 _CHECK_SECONDS = 30.0
 
 
 def rotate(log: Path) -> None:
-    """Give the log that is there a number; the oldest one goes."""
+    """Rename the current log to NAME.1 and the older ones to the next number; the oldest is deleted."""
     if not log.exists() or not log.stat().st_size:
         return
     _make_room(log)
@@ -24,7 +24,7 @@ def rotate(log: Path) -> None:
 
 
 async def keep_short(log: Path, clock: Clock, max_bytes: int = MAX_BYTES) -> None:
-    """Move what was written aside whenever it is too much; several processes go on appending to the same file."""
+    """Copy the log to NAME.1 and truncate it whenever it is too long; processes go on appending to the same file."""
     while True:
         await clock.sleep(_CHECK_SECONDS)
         if log.exists() and log.stat().st_size > max_bytes:
@@ -32,7 +32,7 @@ async def keep_short(log: Path, clock: Clock, max_bytes: int = MAX_BYTES) -> Non
 
 
 def logs_of(log: Path) -> list[Path]:
-    """Return the log and the older ones that are there."""
+    """Return the paths of the log and of the older ones that exist."""
     return [path for path in (log, *(_numbered(log, number) for number in range(1, KEPT_LOGS + 1))) if path.exists()]
 
 
@@ -49,7 +49,7 @@ def _make_room(log: Path) -> None:
 def _copy_and_truncate(log: Path, max_bytes: int) -> None:
     _make_room(log)
     _numbered(log, 1).write_bytes(_tail(log, max_bytes))
-    os.truncate(log, 0)  # those who write open it for appending
+    os.truncate(log, 0)  # safe: every writer has opened it with O_APPEND
 
 
 def _shorten(log: Path) -> None:

@@ -57,7 +57,7 @@ def logs(
             return
         pods = await cluster.list(catalog.POD, namespace, label_selector=f"volcano.sh/job-name={name}")
         if not pods.items:
-            await cluster.get(catalog.VCJOB, name, namespace)  # a missing job is reported as such
+            await cluster.get(catalog.VCJOB, name, namespace)  # raises NotFound if there is no such job
             await _print_reason(cluster, "vcjob", namespace, name)
             raise StateError(f"job {namespace}/{name} has no pods; see 'strato explain job/{name}'")
         names = [pod["metadata"]["name"] for pod in pods.items]
@@ -65,7 +65,7 @@ def logs(
         try:
             read = await asyncio.gather(*reading)
         finally:
-            for one in reading:  # a reader that went away ends them all, without a message
+            for one in reading:  # when the reader of our output closes it, all tasks end without a message
                 one.cancel()
         if not any(read):
             await _print_reason(cluster, "vcjob", namespace, name)
@@ -76,17 +76,17 @@ def logs(
 
 
 async def _print_reason(cluster: Cluster, kind: str, namespace: str, name: str) -> None:
-    """Say on standard error why a pod or a job failed or cannot go on."""
+    """Print on standard error why a pod or a job failed or cannot go on."""
     try:
         report = report_of(*await read(cluster, kind, namespace, name))
     except (ApiError, StateError):
-        return  # the log was printed
+        return  # the log itself was printed, so the command has succeeded
     if report.code:
         click.echo(f"{report.key} is {report.state}: {report.summary}", err=True)
 
 
 async def _print_log(cluster: Cluster, namespace: str, pod: str, query: dict[str, str], prefix: str) -> bool:
-    """Print one pod's log, and return whether there was one; the refusal of one of several is printed as a line."""
+    """Print one pod's log, and return whether there was one; of several pods, one's error is printed as a line."""
     rest, refused = b"", False
     stdout = sys.stdout.buffer
     try:

@@ -24,7 +24,7 @@ overcommit_option = click.option(
 
 
 def machine_options(command: F) -> F:
-    """Add what a command that makes this machine a node takes of it."""
+    """Add the options that say which of this machine's resources the node offers, and how its pods are isolated."""
     options = (
         click.option(
             "--cpus",

@@ -12,10 +12,10 @@ from strato.cli.optiongroups import option_group
 
 
 class MailOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Who takes mail about jobs, and who it is from."""
+    """The server that mail about jobs is sent to, and its sender."""
 
     smtp_server: str = ""
-    """``HOST:PORT``; empty sends none."""
+    """``HOST:PORT``; empty sends no mail."""
     mail_from: str = ""
 
 

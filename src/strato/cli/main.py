@@ -69,11 +69,11 @@ _OF_KUBECTL: Final = frozenset(
         "rollout", "scale", "set", "taint", "top", "uncordon", "wait",
     }
 )  # fmt: skip
-"""Words that its users type first."""
+"""Verbs of kubectl; typed as a command of ours, they get a hint to ``strato kubectl``."""
 
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""Errors of writing; where no file is named it is the output."""
+"""Errors of a full disk; when the error names no file, it came from writing standard output."""
 
 
 def _load(command: str) -> object:
@@ -129,12 +129,12 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         stop_printing()
         code = 141
     except OSError as error:
-        # a folder that cannot be written, a full disk: not our doing, and not worth a traceback
+        # an unwritable folder or a full disk: the user's to mend, so no traceback
         what = error.filename or ("what is printed" if error.errno in _FULL else "the system")
         click.echo(f"error: {what}: {error.strerror or error}", err=True)
         code = 1
     except RuntimeError as error:
-        if "no locator available" not in str(error):  # numba's, as it decorates the first kernel
+        if "no locator available" not in str(error):  # raised by numba when it finds no writable folder for its cache
             raise
         click.echo(
             "error: compiled kernels cannot be kept: neither strato's own folder nor HOME may be written; "
@@ -146,7 +146,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 
 def stop_printing() -> None:
-    """Print to nowhere: the reader went away (``strato job list | head``), and there is no reader left."""
+    """Redirect standard output to /dev/null after its reader has closed the pipe (``strato job list | head``)."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -44,7 +44,7 @@ def pages(command: click.Command, ctx: click.Context) -> Iterator[tuple[str, str
 
 
 def page(command: click.Command, ctx: click.Context) -> str:
-    """Return the page of one command in man's own language."""
+    """Return the page of one command in roff."""
     name = ctx.command_path.replace(" ", "-")
     lines = [f'.TH {_quoted(name.upper())} 1 "" {_quoted(f"strato {__version__}")} "Strato"']
     lines += [".SH NAME", f"{_plain(name)} \\- {_plain(command.get_short_help_str(200))}"]
@@ -82,7 +82,7 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """Return text that man shows as it is: its own characters are escaped, no line begins as a request."""
+    """Escape text for roff: its special characters, and dots and quotes that would begin a request."""
     escaped = text.replace("\\", "\\e").replace("-", "\\-")
     return re.sub(r"^([.'])", r"\\&\1", " ".join(escaped.split()))
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from strato.clock import Clock
 
 _SHARE_OF_TIME = 0.0005
-"""What this may cost: where there is much to go through it is done more rarely, as nothing else runs meanwhile."""
+"""Largest share of time for trimming, during which malloc is blocked; large heaps are trimmed more rarely."""
 _MIN_RATIO, _MIN_BYTES = 1.03, 8 << 20
-"""How much more memory must be in use than after the last time."""
+"""Growth of resident memory since the last trim, as a ratio and in bytes, below which nothing is trimmed."""
 
 
 def resident_bytes() -> int:
@@ -22,23 +22,23 @@ def resident_bytes() -> int:
 
 
 def available_bytes() -> int:
-    """Return the machine's memory that is free or can be had at once."""
+    """Return the machine's memory that is free or can be reclaimed at once (``MemAvailable``)."""
     with open("/proc/meminfo") as file:
         (line,) = (line for line in file if line.startswith("MemAvailable:"))
     return int(line.split()[1]) << 10
 
 
 def trimmer() -> Callable[[], None] | None:
-    """Return what gives back the pages that are free inside the heap; None where the C library cannot.
+    """Return glibc's ``malloc_trim``, which releases free pages inside the heap; None where the C library lacks it.
 
-    By itself it gives back only the end of the heap, which objects that stay hold up.
+    ``free`` alone releases only the top of the heap, and one long-lived object there holds back all pages below it.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     return None if trim is None else lambda: trim(0)
 
 
 async def give_back(clock: Clock, every_seconds: float = 60.0) -> None:
-    """Look again and again whether more memory is in use than there was, and give back what is free of it."""
+    """Release free pages of the heap whenever resident memory has grown since the last time; runs until cancelled."""
     trim = trimmer()
     if trim is None:
         return

@@ -1,4 +1,4 @@
-"""Options of the Mesos master: Mesos' own flags, and what its tasks are in the cluster."""
+"""Options of the Mesos master: Mesos' own flags, and how its tasks become pods."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PORT = 5050
 _ANY = ("0.0.0.0", "::", "")
-"""What is listened at to be reached at every address of the machine."""
+"""Listen addresses that mean every address of the machine."""
 _UNITS = {"ms": 0.001, "secs": 1.0, "mins": 60.0, "hrs": 3600.0, "days": 86400.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|secs|mins|hrs|days|s|m|h)")
 
@@ -54,12 +54,12 @@ class _RangeType(click.ParamType[str]):
 
 
 class MesosOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``strato run mesos`` and ``strato up --mesos`` are given."""
+    """Options of ``strato run mesos`` and ``strato up --mesos``."""
 
     ip: str = "127.0.0.1"
     port: int = PORT
     advertise: str = ""
-    """Empty is the address that is listened on, or this machine's name."""
+    """Address told to frameworks; empty is the listen address, or this machine's name if that is every address."""
     tasks_namespace: str = "mesos"
     image: str = "busybox"
     ports: str = "31000-32000"
@@ -72,23 +72,23 @@ class MesosOptions(msgspec.Struct, frozen=True, kw_only=True):
     min_allocatable: str = "cpus:0.01|mem:32"
     fair_sharing_excluded: str = ""
     credentials: str = ""
-    """A file."""
+    """File with the frameworks' credentials."""
     tls: bool = False
-    """Whether the port speaks TLS, with a certificate of our own authority."""
+    """Whether the port speaks TLS, with a certificate of Strato's own authority."""
     tls_cert_file: str = ""
     tls_private_key_file: str = ""
-    """Files of a certificate that is renewed elsewhere; they mean TLS too."""
+    """Files of a certificate that the user renews; naming them turns TLS on too."""
     pki: str = ""
-    """Folder of our own authority."""
+    """Folder of Strato's own authority."""
 
     def check(self, prefix: str = "--") -> None:
-        """Check what the options say.
+        """Check the options.
 
         Args:
-            prefix: Of their names.
+            prefix: Of the options' names, for messages.
 
         Raises:
-            UsageError: Something is wrong with one.
+            UsageError: An option is wrong.
         """
         from strato.interop.mesos.resourcetext import parse
         from strato.interop.mesos.roles import parse_list
@@ -123,7 +123,7 @@ class MesosOptions(msgspec.Struct, frozen=True, kw_only=True):
                 ) from error
 
     def _certificate(self, advertise: str) -> CertificateFiles | None:
-        """Return the files of the port's certificate; our own authority makes them."""
+        """Return the files of the port's certificate, issued by Strato's own authority unless the user names some."""
         from strato.interop.mesos.door.certificate import CertificateFiles
 
         if self.tls_cert_file:
@@ -172,7 +172,7 @@ class MesosOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _own_address(ip: str) -> str:
-    """Return what others reach an address by that is listened on."""
+    """Return the address by which others reach the one that is listened on."""
     if ip not in _ANY:
         return ip
     from strato.node.sandbox.network import machine_address

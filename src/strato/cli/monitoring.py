@@ -15,19 +15,19 @@ from strato.metrics import CONTENT_TYPE, Registry
 
 _HEALTH = ("/healthz", "/livez", "/readyz")
 _GRACE_SECONDS = 5.0
-"""How long an answer under way is waited for at the end."""
+"""How long requests under way may take when the server stops."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsFiles:
-    """Where the certificate of an endpoint is."""
+    """The files of an endpoint's certificate."""
 
     certificate: Path
     key: Path
     authority: Path
 
     def context(self) -> ssl.SSLContext:
-        """Return what the server needs.
+        """Return the server's SSL context.
 
         Raises:
             UsageError: A file cannot be read or holds no certificate or key.
@@ -46,7 +46,7 @@ class TlsFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """One address to serve."""
+    """An address at which health, and perhaps metrics, are served."""
 
     flag: str
     """The option it comes from, for messages."""
@@ -61,7 +61,7 @@ async def serve_endpoint(endpoint: Endpoint) -> None:
     """Serve until cancelled. Signals stay with the caller.
 
     Raises:
-        UsageError: The address is none, is taken, or is not ours; certificates cannot be used.
+        UsageError: The address is malformed, taken, or not this machine's; or the certificate cannot be used.
     """
     host, port = split_address(endpoint.address, endpoint.flag)
     context = endpoint.tls.context() if endpoint.tls is not None else None

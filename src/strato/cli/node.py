@@ -92,7 +92,7 @@ def _selector(labels: str, zone: str, rack: str) -> str:
 async def _annotate(
     cluster: HttpCluster, names: Sequence[str], selector: str, how: str | None, *, everything: bool = False
 ) -> int:
-    """Set the annotation of the nodes, or take it away; return how many there were."""
+    """Set the failure annotation of the chosen hollow nodes, or remove it; return how many were changed."""
     from strato.api import catalog
     from strato.client.cluster import Patch
     from strato.client.codec import encode

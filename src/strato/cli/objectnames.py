@@ -1,4 +1,4 @@
-"""The name that a verb is about: after its flag, as for ``vcctl``, or as a bare word, as for ``kubectl``."""
+"""The name of a verb's object: given after a flag, as for ``vcctl``, or as a bare word, as for ``kubectl``."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from strato.cli.inputs import NAME
 F = TypeVar("F", bound=Callable[..., Any])
 
 BARE: Final = "bare_name"
-"""How the parameter of the bare word is called."""
+"""Name of the parameter that takes the bare word."""
 
 
 class _NameOption(click.Option):
-    """An option whose value may also come as a bare word; in one of the two ways it has to, if it is needed."""
+    """An option whose value may also be given as a bare word; if required, it must be given in one of the two ways."""
 
     def __init__(self, *args: Any, is_needed: bool, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self._is_needed = is_needed
 
     def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, ParameterSource]:
-        """Take the value from where it was given.
+        """Take the value from the flag or from the bare word.
 
         Raises:
             click.UsageError: It was given in both ways.
@@ -38,10 +38,10 @@ class _NameOption(click.Option):
         return word, ParameterSource.COMMANDLINE
 
     def process_value(self, ctx: click.Context, value: Any) -> str:
-        """Check that there is a name.
+        """Check that a name was given.
 
         Raises:
-            click.MissingParameter: There is none.
+            click.MissingParameter: None was given.
         """
         name = super().process_value(ctx, value)
         if isinstance(name, str):
@@ -55,9 +55,9 @@ def object_name(flag: str, *, help: str, required: bool = True) -> Callable[[F],
     """Add the parameter ``name``.
 
     Args:
-        flag: The short one.
+        flag: The short flag.
         help: What it names.
-        required: Whether there must be one; else it is "" without.
+        required: Whether a name must be given; otherwise a missing one is "".
     """
 
     def decorate(command: F) -> F:

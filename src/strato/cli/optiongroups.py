@@ -1,4 +1,4 @@
-"""Options that belong together: a command takes what they mean as one argument."""
+"""Options that belong together: a command gets one object made from their values."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def option_group(
     """Return a decorator that adds options to a command.
 
     Args:
-        name: The command's argument.
-        read: Makes it of the options' values, each by the name of its variable.
-        options: In the order of the help.
-        inner: Groups, by their arguments, that ``read`` takes too; their options follow.
-        looks_at: Variables of other options that ``read`` is shown and the command keeps.
+        name: The command's argument that gets the object.
+        read: Makes the object from the options' values, passed by the names of their variables.
+        options: The options in the order of the help.
+        inner: Other groups whose objects ``read`` takes too, by argument; their options follow in the help.
+        looks_at: Variables of the command's other options that ``read`` gets as well.
     """
     groups = dict(inner or {})
 

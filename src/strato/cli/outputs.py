@@ -17,13 +17,13 @@ class OutputFile:
     """Where a command writes its result."""
 
     path: Path | None
-    """None is standard output."""
+    """Path of the file; None is standard output."""
 
     def __str__(self) -> str:
         return "standard output" if self.path is None else str(self.path)
 
     def write(self, data: bytes) -> None:
-        """Write all of it; a file that is there keeps its content until then.
+        """Write the data to a temporary file that then replaces the old one, whose content stays until then.
 
         Raises:
             StateError: It cannot be written any more.
@@ -36,7 +36,7 @@ class OutputFile:
             if self.path.exists() and not self.path.is_file():  # a pipe, a terminal, /dev/null
                 self.path.write_bytes(data)
                 return
-            target = self.path.resolve()  # what a link names is replaced, not the link
+            target = self.path.resolve()  # replace the link's target, not the link
             draft = target.with_name(f".{target.name}.new")
             try:
                 draft.write_bytes(data)
@@ -48,7 +48,7 @@ class OutputFile:
 
 
 class OutputFileType(click.ParamType[OutputFile]):
-    """A file to be written; ``-`` is standard output. What is there already is replaced, which is said beforehand."""
+    """A file to be written; ``-`` is standard output. A note tells the user that an existing file will be replaced."""
 
     name = "path"
 
@@ -68,7 +68,7 @@ class OutputFileType(click.ParamType[OutputFile]):
 
 
 def problem_with(path: Path) -> str:
-    """Return why a file cannot be written, or ""; nothing that is there is changed."""
+    """Return why a file cannot be written, or ""; leaves an existing file unchanged."""
     try:
         if path.is_dir():
             return "it is a directory; name a file in it"

@@ -30,7 +30,7 @@ class PodRow:
 
     metadata: Json
     cells: tuple[str, ...]
-    """As `HEADERS`."""
+    """Cells in the order of `HEADERS`."""
 
 
 @click.group(cls=VerbGroup)
@@ -66,7 +66,7 @@ def list_pods(
 
 
 async def _go_on(cluster: Cluster, scope: str, queue: str, job_name: str) -> None:
-    """Print pods, then those that change; the server lays them out."""
+    """Print pods, then those that change, as rows of the server's table."""
     labels = _selector(queue, job_name)
     lines = Rows(HEADERS if scope else ("Namespace", *HEADERS), phase="Status", gap=8)
 
@@ -84,7 +84,7 @@ async def _go_on(cluster: Cluster, scope: str, queue: str, job_name: str) -> Non
 
 
 def _selector(queue: str, job_name: str) -> str:
-    """Return the label selector for the server; a queue may also be named by an annotation, so it is no selector."""
+    """Return the label selector for the server, without the queue, which an annotation may name instead."""
     if job_name:
         return f"{JOB_LABEL}={job_name}"
     return "" if queue else JOB_LABEL
@@ -108,7 +108,7 @@ def select(rows: Sequence[PodRow], queue: str, job_name: str) -> list[PodRow]:
 
 
 async def read_rows(cluster: Cluster, namespace: str, selector: str) -> list[PodRow]:
-    """Ask the server for its table of pods: it knows ``Init:0/1``, ``Terminating`` and the rest."""
+    """Request pods as a server-side table, whose cells (``Init:0/1``, ``Terminating``) the server computes."""
     query = {"labelSelector": selector, "includeObject": "Metadata"}
     body: dict[str, Any] = json.loads(await cluster.raw("GET", catalog.POD.path(namespace), query=query, accept=_TABLE))
     names = [column["name"] for column in body["columnDefinitions"]]

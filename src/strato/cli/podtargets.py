@@ -1,4 +1,4 @@
-"""Which pod a command means: its name, a job's, a service's."""
+"""Find the pod that a command's target names: by its own name, a job's or a service's."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 
 
 async def find_pod(cluster: Cluster, namespace: str, target: str, *, services: bool = False) -> Json:
-    """Return the pod that a target means; of several the first that runs.
+    """Return the pod that a target names; of several the first one that runs.
 
     Args:
-        cluster: Where it is.
-        namespace: Of it.
+        cluster: The pod's cluster.
+        namespace: The pod's namespace.
         target: ``NAME``, ``pod/NAME``, ``job/NAME`` or, with ``services``, ``svc/NAME``.
-        services: Whether services count.
+        services: Whether a target may be a service.
 
     Raises:
-        UsageError: It is none of these, or has no pod that runs.
-        ApiError: There is no such thing.
+        UsageError: The target is none of these, or has no pod that runs.
+        ApiError: There is no such pod, job or service.
     """
     kind, _, name = target.rpartition("/")
     if not name or kind not in ("", "pod", "pods", "po", *_JOBS, *(_SERVICES if services else ())):
@@ -42,11 +42,11 @@ async def find_pod(cluster: Cluster, namespace: str, target: str, *, services: b
 
 
 async def job_meant(cluster: Cluster, namespace: str, name: str, missing: NotFound) -> NotFound:
-    """Return what to raise for a pod that is missing: when a job has its name, it says what to write."""
+    """Return the error to raise for a missing pod; when a job has its name, the error says to write ``job/NAME``."""
     for kind in (catalog.VCJOB, catalog.JOB):
         try:
             await cluster.get(kind, name, namespace)
-        except ApiError:  # none of that name, or not for this user to see
+        except ApiError:  # no such job, or this user may not read it
             continue
         return NotFound(f"{missing.message}; a job has this name: write job/{name}")
     return missing
@@ -58,7 +58,7 @@ async def _pod_of_job(cluster: Cluster, namespace: str, name: str) -> Json:
     try:
         job = await cluster.get(catalog.VCJOB, name, namespace)
         phase = ((job.get("status") or {}).get("state") or {}).get("phase") or "Pending"
-    except NotFound:  # Kubernetes' own kind of that name
+    except NotFound:  # perhaps a Job of batch/v1
         await cluster.get(catalog.JOB, name, namespace)
         pods = await _selected(cluster, namespace, f"batch.kubernetes.io/job-name={name}")
     running = _running(pods)

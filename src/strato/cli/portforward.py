@@ -1,4 +1,4 @@
-"""``strato port-forward``: connections to this machine's ports go on to ports of a pod."""
+"""``strato port-forward``: forward connections from this machine's ports to ports of a pod."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _PROTOCOLS = ("v4.channel.k8s.io",)
 _READ_BYTES = 32 * 1024
 _HEADER_BYTES = 2
-"""The server begins each channel with the port's number."""
+"""The server begins each channel with the port's number in two bytes."""
 
 
 @click.command("port-forward")
@@ -103,7 +103,7 @@ def _of_service(remote: str, pod: Json, service: Json) -> int:
 async def _serve(
     cluster: HttpCluster, path: str, remote: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """Carry one connection."""
+    """Forward one connection over a WebSocket of its own."""
     try:
         query = {"ports": [str(remote)]}
         await cluster.over_websocket(path, query, _PROTOCOLS, partial(_carry, reader=reader, writer=writer))
@@ -125,7 +125,7 @@ async def _carry(
         with contextlib.suppress(OSError):
             while data := await reader.read(_READ_BYTES):
                 await socket.send(b"\0" + data)
-            await asyncio.Event().wait()  # the protocol has no end of one direction; the pod ends the other
+            await asyncio.Event().wait()  # the protocol cannot half-close: wait until the pod closes the connection
 
     async def inward() -> None:
         channel, problem, skipped = -1, b"", {0: 0, 1: 0}

@@ -1,4 +1,4 @@
-"""The scheduler's configuration, published by its process for whoever runs the engine on a copy of the state."""
+"""Publish the scheduler's configuration as a ConfigMap, for commands that run the engine on a copy of the state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def publishing_configuration(
     scheduler: Scheduler, cluster: Cluster, informers: Informers, clock: Clock
 ) -> Callable[[], Awaitable[None]]:
-    """Return what keeps a scheduler's configuration published until it is cancelled."""
+    """Return a coroutine function that keeps the ConfigMap current until cancelled."""
 
     async def run() -> None:
         from strato.scheduler.configpublishing import keep_published

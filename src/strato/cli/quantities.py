@@ -35,7 +35,7 @@ class BytesType(click.ParamType[int]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return bytes."""
-        if isinstance(value, int):  # click converts what it has converted
+        if isinstance(value, int):  # click calls this again with its result
             return value
         text = str(value)
         try:

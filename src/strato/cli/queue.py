@@ -121,7 +121,7 @@ def list_queues(
 
 
 def _starts(ctx: click.Context, output: str) -> str:
-    """Return when the waiting jobs of all queues start, queue by queue, the first first."""
+    """Return when the waiting jobs of all queues start, by queue and then by time."""
     from strato.cli.foresight import duration, look
     from strato.clock import format_time
 
@@ -208,7 +208,7 @@ def tree(ctx: click.Context, paths: tuple[str, ...], config: Path | None, output
 
 
 async def _counts(_: Cluster, __: str, ___: Sequence[Json], groups: Sequence[Json]) -> Counter[tuple[str, str]]:
-    """Return the number of pod groups by queue and phase, counted here as Volcano's tool does."""
+    """Return the number of pod groups by queue and phase, counted from the pod groups as ``vcctl`` does."""
     return Counter(
         (group.get("spec", {}).get("queue", "default"), group.get("status", {}).get("phase", "Pending"))
         for group in groups

@@ -1,4 +1,4 @@
-"""Options of a scheduler that writes a log of what it knows and decides; see `strato.sim.recording`."""
+"""Options of a scheduler that records its state and decisions in a log; see `strato.sim.recording`."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ class LogFile(click.Path):
 
 
 class RecordOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What is recorded, and where."""
+    """Whether and where the scheduler's log is written."""
 
     file: str = ""
-    """The log; empty records nothing."""
+    """Path of the log; empty records nothing."""
     anonymise: bool = False
     file_bytes: int = 256 << 20
-    """After so many another file is begun."""
+    """Size in bytes after which another file of the log is begun."""
     keep: int = 0
-    """How many files may lie there; 0 keeps all."""
+    """How many files of the log are kept; 0 keeps all."""
 
 
 def _read(*, record: Path | None, record_anonymised: bool, record_file_size: int, record_keep: int) -> RecordOptions:
-    if record is None or record == Path():  # an installation names an empty one to record nothing
+    if record is None or record == Path():  # the chart passes an empty path to record nothing
         return RecordOptions()
     return RecordOptions(
         file=str(record.absolute()), anonymise=record_anonymised, file_bytes=record_file_size, keep=record_keep
@@ -104,7 +104,7 @@ def log_options(command: F) -> F:
 
 
 def recorder_of(options: RecordOptions, clock: Clock) -> Recorder | None:
-    """Return what records, None when nothing is to be.
+    """Return the log's recorder, None if none is wanted.
 
     Raises:
         UsageError: The log cannot be written.
@@ -120,17 +120,17 @@ def recorder_of(options: RecordOptions, clock: Clock) -> Recorder | None:
 
 
 def check_keep(keep: int, flag: str) -> None:
-    """Refuse to keep a single file.
+    """Refuse to keep only one file: a new file begins without the old one's history.
 
     Raises:
-        UsageError: It is one.
+        UsageError: ``keep`` is 1.
     """
     if keep == 1:
         raise UsageError(f"{flag} 1: a new file needs the one before until it has a snapshot; keep 2 or more")
 
 
 def anonymiser() -> Anonymiser:
-    """Return what hides names, by the secret in the environment if there is one."""
+    """Return the anonymiser of names, keyed by the secret in the environment if there is one."""
     from strato.sim.recording.anonymise import Anonymiser
 
     secret = os.environ.get(KEY_VARIABLE)
@@ -138,7 +138,7 @@ def anonymiser() -> Anonymiser:
 
 
 def recorded(recorder: Recorder | None, run: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
-    """Return work after whose end a log is complete."""
+    """Return work that closes the log when it ends, so that the log is complete."""
     if recorder is None:
         return run
 

@@ -46,7 +46,7 @@ def restore(ctx: click.Context, file: Path, data_dir: Path | None, force: bool) 
         opened_backup(given, Path(scratch)) as opened,
         locked(journal),
     ):
-        objects = list(opened.objects)  # all of it is checked before anything is replaced
+        objects = list(opened.objects)  # reads and checks the whole backup before anything is replaced
         files = opened.files()
         revision = max(opened.manifest.revision, _newest_known(journal))
         kept_path = _move_aside(journal)

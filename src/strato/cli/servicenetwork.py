@@ -1,4 +1,4 @@
-"""Where the services of a cluster have their addresses, by what this machine lets its user do."""
+"""Choose the address range of a cluster's services, by the rights of this machine's user."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from strato.node.sandbox import capabilities, linux
 from strato.node.sandbox.network import choose_block, routes_in_use
 
 ANY_HOST = ("0.0.0.0", "::", "")
-"""What is listened at to be reached at every address of the machine."""
+"""Listen addresses that mean every address of the machine."""
 _ROUTED = ipaddress.IPv4Network("10.96.0.0/12")
 _LOOPBACK = ipaddress.IPv4Network("127.128.0.0/9")
-"""Addresses that everybody may listen at: of clusters of ordinary users."""
+"""Addresses at which every user may listen; services of ordinary users' clusters have these."""
 _LOCAL = re.compile(r"\|-- (\S+)\n\s+/(\d+) \w+ LOCAL")
 _HTTPS = 443
 
@@ -24,8 +24,8 @@ def service_network(note: Path, seed: str) -> ipaddress.IPv4Network:
     """Return the range of a cluster's services, the same at every start while the privileges are the same.
 
     Args:
-        note: The file in which it is kept.
-        seed: Tells this cluster from others of the machine.
+        note: The file in which the range is kept.
+        seed: Text that differs between clusters of the machine, so that their ranges do.
     """
     whole = _ROUTED if "NET_ADMIN" in _held() else _LOOPBACK
     try:
@@ -40,14 +40,14 @@ def service_network(note: Path, seed: str) -> ipaddress.IPv4Network:
 
 
 def service_port(api_port: int) -> int:
-    """Return the port of the API server's service: 443, or its own where ports below 1024 are kept for root."""
+    """Return the port of the API server's service: 443, or ``api_port`` where only root may use ports below 1024."""
     with open("/proc/sys/net/ipv4/ip_unprivileged_port_start") as file:
         first = int(file.read())
     return _HTTPS if first <= _HTTPS or "NET_BIND_SERVICE" in _held() else api_port
 
 
 def api_address(kubeconfig: Path) -> tuple[str, int]:
-    """Return where the API server of a kubeconfig listens."""
+    """Return the host and port of a kubeconfig's API server."""
     url = urlsplit(load([kubeconfig]).server)
     return url.hostname or "127.0.0.1", url.port or _HTTPS
 

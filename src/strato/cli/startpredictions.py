@@ -1,4 +1,4 @@
-"""Predicted starts of waiting jobs as a part of the scheduler's process."""
+"""Predict starts of waiting jobs, as a task of the scheduler's process."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def predicting(
     metrics: Registry,
     history: Path | None = None,
 ) -> Callable[[], Awaitable[None]]:
-    """Return what predicts starts until it is cancelled.
+    """Return a coroutine function that predicts starts until cancelled.
 
     Args:
-        scheduler: By whose configuration the state is run forward.
-        cluster: Where predictions are written.
-        informers: What the scheduler reads.
-        clock: Of the process.
-        metrics: Where the accuracy is shown.
-        history: File of the runs of the past, if there is one.
+        scheduler: Its configuration decides when the state is run forward.
+        cluster: Pod groups there are annotated with predictions.
+        informers: The scheduler's informers.
+        clock: The process's clock.
+        metrics: Registry for the predictions' accuracy.
+        history: File with past runs; None if there is none.
     """
 
     async def run() -> None:
@@ -50,7 +50,7 @@ def predicting(
 
 
 def _past(path: Path) -> list[tuple[Submission, float]]:
-    """Return the newest runs of the past, the oldest of them first; a history that cannot be read is none."""
+    """Return the newest recorded runs, oldest first; empty if the history cannot be read."""
     from strato.history.store import HistoryError, HistoryStore
     from strato.sim.foresight.whenjobs import past_of
 

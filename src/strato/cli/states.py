@@ -1,4 +1,4 @@
-"""States for commands that decide on a copy: read from files or a cluster, completed, saved, run."""
+"""Read, complete, save and run the states on which dry-run commands decide: from files, a log or a cluster."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ from strato.scheduler.framework.options import Config
 
 _PAGE = 500
 _CONFIG_MAP = ("volcano-scheduler-configmap", "volcano-system")
-"""Where an installed scheduler's configuration is mounted from."""
+"""Name and namespace of the ConfigMap with an installed scheduler's configuration."""
 _SHAPING = (catalog.LIMITRANGE, catalog.JOBTEMPLATE)
-"""Kinds that the scheduler does not read, and admission and controllers do."""
+"""Kinds that only admission and controllers read, needed to expand added manifests into pods."""
 _GANG_SCHEDULERS = ("volcano",)
-"""Schedulers whose pods the PodGroup controller gives a group."""
+"""Schedulers for whose pods the PodGroup controller creates groups."""
 
 
 def read(paths: Sequence[str], more: Iterable[Located] = ()) -> State:
-    """Read manifests, put them after ``more``, and let controllers make what they would of workloads among them."""
+    """Read manifests, append them to ``more``, and add the pods and groups that controllers would create of them."""
     found = read_paths(paths)
     given, found.objects = found.objects, [*more, *found.objects]
     state = state_of(found)
     if not any(kinds.find(str(obj.get("apiVersion", "")), str(obj.get("kind"))) is None for _, obj in given):
         return state
-    from strato.sim.expansion import expand  # half a second of loading, for those who need it
+    from strato.sim.expansion import expand  # loads for half a second: only if needed
 
     is_live = len(given) < len(found.objects)
     now = SystemClock().now() if is_live else latest_date(state.objects)
@@ -59,7 +59,7 @@ def read(paths: Sequence[str], more: Iterable[Located] = ()) -> State:
 
 
 def passed_over(state: State) -> list[str]:
-    """Return a sentence for each kind that a state has, that is served, and that decides nothing about pods."""
+    """Return a sentence for each known kind among a state's objects that the scheduler does not read."""
     from strato.sim.expansion import CONTEXT, WORKLOADS
 
     counts: Counter[str] = Counter()
@@ -81,7 +81,7 @@ def header_of(
     shard_name: str | None = None,
     live: bool = False,
 ) -> Header:
-    """Return what to run: as given, else as saved with the state, else the defaults."""
+    """Return the header (configuration, cycles, seed, shard): each as given, else as saved, else the default."""
     header = state.header or Header(now=SystemClock().now() if live else latest_date(state.objects))
     given: dict[str, Any] = {"config": config, "cycles": cycles, "seed": seed}
     shard: dict[str, Any] = {"mode": shard_mode, "name": shard_name}
@@ -99,7 +99,7 @@ def config_text(path: Path | None) -> str | None:
 
 
 def prepare(state: State, header: Header, base: Path = Path()) -> tuple[World, Config]:
-    """Check everything and return the world and the configuration to run on it.
+    """Check state and configuration; return the world and the configuration to run on it.
 
     Raises:
         InvalidInput: Listing everything that is wrong with the manifests and the configuration.
@@ -109,7 +109,7 @@ def prepare(state: State, header: Header, base: Path = Path()) -> tuple[World, C
 
 
 def copy_of(state: State, header: Header, base: Path = Path()) -> Copy:
-    """Check everything, as `prepare`, and return a copy to try things on.
+    """Check state and configuration, as `prepare` does; return a copy for trial cycles.
 
     Raises:
         InvalidInput: Listing everything that is wrong with the manifests and the configuration.
@@ -119,11 +119,11 @@ def copy_of(state: State, header: Header, base: Path = Path()) -> Copy:
 
 
 def _of_log(path: Path, at: str | None) -> State:
-    """Return the state of a recorded log at an instant, or at its end, and say where it is torn.
+    """Return a recorded log's state at an instant, or at its end; print a note for each torn part.
 
     Raises:
         BadLog: It is damaged, or no log.
-        UsageError: The instant is none.
+        UsageError: The text is no instant.
     """
     from strato.sim.recording.instants import parse_instant
     from strato.sim.recording.log import open_log
@@ -137,7 +137,7 @@ def _of_log(path: Path, at: str | None) -> State:
 
 
 def read_source(ctx: click.Context, source: StateSource, *, seed: int | None = None) -> tuple[State, Header]:
-    """Return the state, without any of the cluster's where it comes from elsewhere, and what decides on it.
+    """Return the state and its header (what decides on it) from manifests, a log or the cluster.
 
     The configuration is the given one, else the log's or the cluster's, else the default.
 
@@ -152,7 +152,7 @@ def read_source(ctx: click.Context, source: StateSource, *, seed: int | None = N
 
 
 async def read_cluster(cluster: Cluster, config: Path | None, *, seed: int | None = None) -> tuple[State, Header]:
-    """Return a cluster's state and what decides on it: the given configuration, else the cluster's, else the default.
+    """Return a cluster's state and header, with the given configuration, else the cluster's, else the default.
 
     Raises:
         InvalidInput: The configuration cannot be read.
@@ -163,7 +163,7 @@ async def read_cluster(cluster: Cluster, config: Path | None, *, seed: int | Non
 
 
 def copy_for(ctx: click.Context, source: StateSource) -> tuple[State, Copy]:
-    """Return what `read_source` does, and a copy of the state to try things on.
+    """Return the state of `read_source`, and a copy of it for trial cycles.
 
     Raises:
         BadLog: The log is damaged.
@@ -185,7 +185,7 @@ def _config_of(header: Header, base: Path, found: Sequence[Problem]) -> tuple[Co
 
 
 def with_groups(objects: Sequence[Located]) -> list[Located]:
-    """Give pods without a group theirs, as the PodGroup controller does in a cluster."""
+    """Add the pod groups that the PodGroup controller would create for pods without one."""
     names = {(str(obj.get("kind")), *_name(obj)) for _, obj in objects}
     owners = {(obj.get("apiVersion"), obj.get("kind"), *_name(obj)): obj for _, obj in objects}
     groups: dict[tuple[str, str], Located] = {}
@@ -212,7 +212,7 @@ def _name(obj: Json) -> tuple[str, str]:
 
 
 def _plain_pod(obj: Json, where: str) -> Pod | None:
-    """Return the pod when the controller would make a group for it; one that cannot be read is left to `load`."""
+    """Return the pod if the controller would create a group for it. (`load` reports pods that cannot be decoded.)"""
     known = kinds.find(str(obj.get("apiVersion", "")), str(obj.get("kind")))
     if known is None or known.kind is not catalog.POD or not isinstance(obj.get("metadata"), dict):
         return None
@@ -227,7 +227,7 @@ def _plain_pod(obj: Json, where: str) -> Pod | None:
 
 
 def _inherited(pod: Pod, owners: Mapping[tuple[Any, ...], Json]) -> dict[str, str]:
-    """Return the annotations of the pod's owners that are at hand; the first that has a key wins."""
+    """Return the annotations of those owners of the pod that the state has; for each key the nearest owner's."""
     found: dict[str, str] = {}
     for owner in pod.metadata.owner_references or ():
         obj = owners.get((owner.api_version, owner.kind, pod.metadata.namespace, owner.name), {})
@@ -238,7 +238,7 @@ def _inherited(pod: Pod, owners: Mapping[tuple[Any, ...], Json]) -> dict[str, st
 
 
 async def from_cluster(cluster: Cluster) -> list[Located]:
-    """Return everything in a cluster that the scheduler reads, and what shapes pods of manifests that are added to it.
+    """Return a cluster's objects of the kinds that the scheduler reads, and of those in `_SHAPING`.
 
     Kinds that the cluster does not serve are left out.
     """
@@ -260,12 +260,12 @@ async def from_cluster(cluster: Cluster) -> list[Located]:
 
 
 async def deciding_state(cluster: Cluster) -> tuple[list[Located], str | None]:
-    """Return what the scheduler of a cluster decides on, and its configuration, where that can be seen."""
+    """Return the objects that a cluster's scheduler reads, and its configuration if the user may read it."""
     return await from_cluster(cluster), await served_config(cluster)
 
 
 async def whole_cluster(cluster: Cluster) -> tuple[State, str | None]:
-    """Return a cluster's state with its jobs, and the configuration its scheduler has, where that can be seen."""
+    """Return a cluster's state with its jobs, and its scheduler's configuration if the user may read it."""
     found = await from_cluster(cluster)
     jobs = await _list(cluster, catalog.VCJOB)
     found += [("cluster: Job", {**job, "apiVersion": catalog.VCJOB.api_version, "kind": "Job"}) for job in jobs]
@@ -273,7 +273,7 @@ async def whole_cluster(cluster: Cluster) -> tuple[State, str | None]:
 
 
 async def served_config(cluster: Cluster) -> str | None:
-    """Return the configuration that the scheduler has published, or that it was installed with, if that can be seen."""
+    """Return the configuration that the scheduler has published, else the one it was installed with, else None."""
     try:
         text = await published(cluster)
         if text is not None:
@@ -286,7 +286,7 @@ async def served_config(cluster: Cluster) -> str | None:
 
 
 async def choice_of(cluster: Cluster, namespace: str, pod: str) -> str:
-    """Return the arcs and prices by which flow placed a pod, as the event of its placement says; "" if it does not."""
+    """Return the arcs and prices by which flow placed a pod, from the event of its placement; "" without one."""
     wanted = f"involvedObject.name={pod},reason=Scheduled"
     events = (await cluster.list(catalog.EVENT, namespace, field_selector=wanted)).items
     texts = [str(event.get("message", "")).partition("flow: ")[2] for event in events]

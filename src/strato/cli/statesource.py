@@ -1,4 +1,4 @@
-"""Where a command takes the state from that it decides on."""
+"""The source of the state on which a dry-run command decides."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from strato.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class StateSource:
-    """Manifests, or a recorded log at an instant, or else the cluster as it is now; and what decides.
+    """Manifests, a recorded log at an instant, or else the cluster as it is now; and the configuration to decide by.
 
     Raises:
         UsageError: The options do not go together.
@@ -18,7 +18,7 @@ class StateSource:
 
     paths: tuple[str, ...]
     config: Path | None
-    """The configuration; None is the one that comes with the state."""
+    """File of the configuration; None is the one that comes with the state."""
     log: Path | None = None
     at: str | None = None
     """The instant of the log; None is its end."""
@@ -31,16 +31,16 @@ class StateSource:
 
     @property
     def is_cluster(self) -> bool:
-        """Whether it is the cluster as it is now."""
+        """Whether the source is the cluster as it is now."""
         return not self.paths and self.log is None
 
     @property
     def base(self) -> Path:
-        """Where paths within the configuration start."""
+        """Folder to which relative paths within the configuration refer."""
         return self.config.parent if self.config is not None else Path()
 
     def text(self) -> str:
-        """Return the options that name it."""
+        """Return the command-line options that name the source."""
         parts = [f" -f {path}" for path in self.paths]
         parts += [f" --log {self.log}"] if self.log is not None else []
         parts += [f" --at {self.at}"] if self.at is not None else []

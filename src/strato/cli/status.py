@@ -1,4 +1,4 @@
-"""``strato status``: what runs, and how full it is."""
+"""``strato status``: the cluster's process, nodes, pods and queues, and how full they are."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _report(
     queues: Sequence[Json],
     events: Sequence[Json],
 ) -> Json:
-    """Return what is shown, as ``-o json`` prints it."""
+    """Return the status as the data that ``-o json`` prints."""
     report: Json = {} if pid is None else {"process": pid, "home": str(home.path), "sandbox": home.ready().get("node")}
     report |= {
         "nodes": _nodes(nodes, pods),

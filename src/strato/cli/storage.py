@@ -1,4 +1,4 @@
-"""Options of what keeps a journal: its encryption and its scheduled backups."""
+"""Options of the journal: its encryption and its scheduled backups."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from strato.units import duration_seconds
 
 
 class StorageOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How the journal is kept."""
+    """Encryption and scheduled backups of the journal."""
 
     encryption_key_file: str = ""
-    """Empty encrypts nothing."""
+    """File with the keys; empty encrypts nothing."""
     backup_dir: str = ""
-    """Empty writes none."""
+    """Folder of scheduled backups; empty writes none."""
     backup_every_seconds: float = 3600.0
     backup_keep: int = 24
-    """How many stay."""
+    """How many of the newest backups are kept."""
 
 
 def _made(folder: Path) -> str:
-    """Return the path of a directory in which files can be made: the first backup is written hours later."""
+    """Create a directory if needed and check that it is writable now: the first backup comes hours later."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         problem = problem_with(folder / "backup")
@@ -79,4 +79,4 @@ _OPTIONS = (
     click.option("--backup-keep", default=24, show_default=True, type=click.IntRange(1), help="How many stay."),
 )
 storage_options = option_group("storage", _storage, _OPTIONS, looks_at=("in_memory",))
-"""Adds the options to a command, which takes them as ``storage``; it has ``in_memory`` too."""
+"""Adds the options to a command, which takes them as ``storage`` and must have an option ``in_memory``."""

@@ -22,7 +22,7 @@ def is_terminal() -> bool:
 
 @contextlib.contextmanager
 def raw() -> Iterator[None]:
-    """Hand every key on as it is typed, Ctrl-C too; afterwards the terminal is as it was."""
+    """Put the terminal into raw mode, in which even Ctrl-C is data, for the length of the block."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     tty.setraw(descriptor, termios.TCSADRAIN)
@@ -36,7 +36,7 @@ async def typed() -> AsyncIterator[bytes]:
     """Yield standard input as it comes; a thread reads, since it may be a file, which no loop can wait for."""
     loop = asyncio.get_running_loop()
     chunks: asyncio.Queue[bytes] = asyncio.Queue()
-    wanted = threading.Semaphore(4)  # so much is read ahead
+    wanted = threading.Semaphore(4)  # at most four chunks are read ahead
 
     def read() -> None:
         while True:
@@ -45,7 +45,7 @@ async def typed() -> AsyncIterator[bytes]:
                 chunk = os.read(0, _READ_BYTES)
             except OSError:
                 chunk = b""
-            with contextlib.suppress(RuntimeError):  # the loop has ended
+            with contextlib.suppress(RuntimeError):  # the event loop has been closed
                 loop.call_soon_threadsafe(chunks.put_nowait, chunk)
             if not chunk:
                 return

@@ -1,4 +1,4 @@
-"""What queues share, by group of nodes: ``strato queue list --totals``."""
+"""Resources that queues share, by group of nodes: ``strato queue list --totals``."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ async def totals(cluster: Cluster, scheduler_names: Sequence[str]) -> list[list[
     """Return a row for every resource of every group of nodes, and of all of them.
 
     Args:
-        cluster: Asked for its nodes and the pods on them.
-        scheduler_names: Whose pods share; what pods of others hold is taken off.
+        cluster: The cluster whose nodes and pods are read.
+        scheduler_names: Requests of pods of other schedulers are subtracted from what the queues share.
     """
     from strato.scheduler.cache.world import World
 

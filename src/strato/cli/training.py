@@ -1,4 +1,4 @@
-"""Options of training jobs: those of Kubeflow's training operator, by its names where it has them."""
+"""Options of training jobs, with the names of Kubeflow's training operator where it has them."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ class TrainingOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How training jobs run."""
 
     init_image: str = ""
-    """Empty leaves it to the composition root."""
+    """Image of init containers; empty is the default of the process that runs the controllers."""
     init_tries: int = 100
     cluster_domain: str = ""
     enforces_schedule_timeout: bool = False
     kinds: str = trainingkinds.ALL
-    """Which kinds of training jobs there are."""
+    """Kinds of training jobs that are served, as a comma-separated list."""
 
     @property
     def off(self) -> frozenset[Kind]:
-        """Kinds that have neither definition nor controller."""
+        """Kinds that are turned off: they have neither definition nor controller."""
         return trainingkinds.kinds_off(self.kinds)
 
     def over(self, defaults: PodOptions) -> PodOptions:
-        """Return what controllers are told; an image that is not named is that of ``defaults``."""
+        """Return the controllers' options; an image that is not given is that of ``defaults``."""
         from dataclasses import replace
 
         return replace(

@@ -213,7 +213,7 @@ def down(ctx: click.Context, purge: bool, yes: bool, keep_pods: bool, grace_seco
         return
     lock.note(STOPPING)
     stop = replace(stop, ended=home.read_stop().ended)
-    killed = clear_machine(home, stop)  # of a cluster that was killed
+    killed = clear_machine(home, stop)  # left by a cluster that was killed
     home.clear_run_files()
     click.echo(down_message(stop) if was_up else f"no cluster runs in {home.path}")
     if killed and not was_up:
@@ -227,7 +227,7 @@ def down(ctx: click.Context, purge: bool, yes: bool, keep_pods: bool, grace_seco
 
 
 def _ask_to_purge(place: Path) -> None:
-    """Let who sits at a terminal say whether everything is to be deleted; nobody else can be asked."""
+    """Ask whether everything is to be deleted, if standard input is a terminal; raise otherwise."""
     if not sys.stdin.isatty():
         raise UsageError(f"--purge deletes the cluster of {place} for good and asks first; in a script add --yes")
     if not click.confirm(f"Delete the cluster of {place} with all its jobs, images and keys?"):

@@ -11,11 +11,11 @@ from strato.errors import StratoError, UsageError, shortened
 
 
 class VerbFailed(StratoError):
-    """A verb failed; worded as Volcano's users know it (spec volcano-cli A1): ``Failed to run job: …``."""
+    """A verb failed; the message is worded as Volcano's (spec volcano-cli A1): ``Failed to run job: …``."""
 
 
 _SPOKEN = {"logs": "show logs of", "top": "show use of", "tree": "show tree of", "wait": "wait for"}
-"""Verbs of ours that are no verbs in a sentence."""
+"""Text for commands whose name is no verb, for the message of a failure."""
 
 
 class VerbGroup(click.Group):
@@ -34,7 +34,7 @@ class VerbGroup(click.Group):
 
 
 class FailureLine(click.ClickException):
-    """One finished line on standard error, exit status 1."""
+    """A failure whose message is a complete line on standard error; exit status 1."""
 
     def show(self, file: Any = None) -> None:
         """Print the line as it is."""
@@ -42,6 +42,6 @@ class FailureLine(click.ClickException):
 
 
 class UnusableLine(FailureLine):
-    """The same for what a person gave that cannot be used, exit status 2."""
+    """The same for unusable input of the user; exit status 2."""
 
     exit_code = UsageError.exit_code

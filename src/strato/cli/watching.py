@@ -1,7 +1,7 @@
-"""Objects of a cluster as they change: what ``-w`` of every list and view rests on.
+"""Follow objects of a cluster as they change, for ``-w`` of every list and view.
 
-Each source is listed and watched; a server that goes away is asked again after a growing, jittered wait. Whoever shows
-them is called at most every half second, with all there is by then.
+Each source is listed and watched; after a lost connection it is listed again, with growing, jittered waits. The
+callback that shows the objects is called at most every half second, with the state at that time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.2, 5.0
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Objects to watch."""
+    """A collection to watch."""
 
     kind: Kind
     namespace: str = ""
@@ -34,15 +34,15 @@ class Source:
 
 
 Objects = Mapping[tuple[str, str], Json]
-"""By namespace and name, in this order."""
+"""Objects by namespace and name, sorted by these."""
 Show = Callable[[Sequence[Objects]], Awaitable[bool]]
-"""Takes the objects of every source; returns whether that was enough."""
+"""Shows the objects of every source; returns whether `watch` is to end."""
 
 
 async def watch(
     cluster: Cluster, sources: Sequence[Source], show: Show, *, clock: Clock | None = None, random: Random | None = None
 ) -> None:
-    """Show objects, and show them again whenever some have changed, until it is enough or this is cancelled.
+    """Show objects, and again whenever some have changed, until ``show`` returns true or this is cancelled.
 
     Raises:
         ApiError: A source cannot be listed at all.
@@ -68,7 +68,7 @@ async def watch(
 
 
 class _Copy:
-    """The objects of one source, kept current."""
+    """A copy of one source's objects, kept current by a watch."""
 
     def __init__(
         self, cluster: Cluster, source: Source, clock: Clock, random: Random, on_change: Callable[[], None]
@@ -93,7 +93,7 @@ class _Copy:
         await self._clock.sleep(self._backoff.next_delay(self._clock.monotonic()))
 
     async def _follow(self) -> bool:
-        """List, then watch until the server ends it; return whether the watch brought anything."""
+        """List, then watch until the server ends the watch; return whether the server delivered anything."""
         source, moved = self._source, False
         page = await self._cluster.list(
             source.kind, source.namespace, label_selector=source.label_selector, field_selector=source.field_selector

@@ -81,7 +81,7 @@ def what_if(
 
 
 def _changes(copy: Copy, add_nodes: Sequence[str], drain: Sequence[str], queues: Sequence[str]) -> list[Change]:
-    """Read all changes; what is wrong with any is reported together."""
+    """Read all changes; their problems are reported together."""
     from strato.sim.foresight import whatif
 
     found, problems = [], list[Problem]()
@@ -104,7 +104,7 @@ def _shape(text: str) -> NodeShape:
     """Read the shape of one node.
 
     Raises:
-        UsageError: It describes several kinds of nodes, or none.
+        UsageError: The text describes several shapes of nodes, or none.
     """
     from strato.node.shapes import parse_nodes
 
@@ -126,14 +126,14 @@ def _seconds(text: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """The state, and copies of it to try things on."""
+    """Reads the state, and makes copies of it for trial runs."""
 
     ctx: click.Context
     source: StateSource
     seed: int
 
     def read(self) -> tuple[State, Header]:
-        """Return the state as it is, and what decides on it."""
+        """Return the state as it is, and the header with what decides on it."""
         from strato.cli import states
 
         state, header = states.read_source(self.ctx, self.source, seed=self.seed)
@@ -148,7 +148,7 @@ class _Source:
         return completed
 
     def submitted(self, state: State, paths: Sequence[str]) -> State:
-        """Return the state with further manifests, controllers having made what they would of them."""
+        """Return the state with added manifests, and the pods and groups that controllers would create for them."""
         from strato.cli import states
 
         if not paths:
@@ -157,7 +157,7 @@ class _Source:
         return replace(found, header=state.header, problems=[*state.problems, *found.problems])
 
     def copy(self, state: State, header: Header, policy: Path | None = None) -> tuple[Copy, Mapping[str, str]]:
-        """Return a copy to try things on, under another policy if there is one, and what its jobs are called."""
+        """Return a copy for trial runs, under another policy if one is given, and the names of its jobs."""
         from strato.cli import states
         from strato.sim.foresight.whatif_state import job_names
 

@@ -18,7 +18,7 @@ IMPORTERS: Mapping[str, str] = {
     "fair": "strato.interop.yarn.fairimport",
     "capacity": "strato.interop.yarn.capacityimport",
 }
-"""By scheduler the module with its ``imported`` and ``checked``."""
+"""The module with the functions ``imported`` and ``checked``, by YARN's scheduler."""
 
 
 @click.group()

@@ -1,4 +1,5 @@
 """What ``strato doctor`` looks at: facts are probed at the edge and judged by pure functions.
 
-`machine` and `cluster` judge, `probe` and `ask` look; `files` does both for the directory of the embedded cluster.
+`probe` collects facts about this machine, which `machine` judges; `ask` collects a cluster's, which `cluster` judges.
+`files` does both for the directory of the embedded cluster.
 """

@@ -1,4 +1,4 @@
-"""Ask a cluster for what `cluster` judges. Nothing is written: one creation only pretends."""
+"""Read from a cluster the facts that `cluster` judges. Nothing is written: its one create request is a dry run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PRETENDED = {
 
 
 async def cluster_facts(cluster: HttpCluster, clock: Clock, *, named_by: str, kubectl: str) -> ClusterFacts:
-    """Return what the cluster says."""
+    """Return the facts about a cluster that `strato.cli.diagnosis.cluster.findings` judges."""
     certificate = cluster.config.certificate
     facts = ClusterFacts(
         address=cluster.config.server,
@@ -48,7 +48,7 @@ async def cluster_facts(cluster: HttpCluster, clock: Clock, *, named_by: str, ku
     try:
         response = await cluster.exchange(Request("GET", "/version"))
         facts = replace(facts, version=_git_version(response.body), skew_seconds=_skew(response.headers, clock))
-        if response.status in (401, 403):  # some clusters tell strangers nothing
+        if response.status in (401, 403):  # some clusters refuse /version; the list raises if all is refused
             await cluster.list(catalog.NAMESPACE, limit=1)
         elif not facts.version:
             return replace(facts, refusal=f"it is no Kubernetes API: GET /version was answered {response.status}")
@@ -62,7 +62,7 @@ async def cluster_facts(cluster: HttpCluster, clock: Clock, *, named_by: str, ku
 
 
 class _Asking:
-    """Questions to one cluster; what a user may not see is noted."""
+    """Requests to one cluster; kinds that the user may not read are collected in ``forbidden``."""
 
     def __init__(self, cluster: HttpCluster, clock: Clock, facts: ClusterFacts) -> None:
         self._cluster = cluster
@@ -116,7 +116,7 @@ class _Asking:
         if items is None:
             return None
         if not items and not await self._is_served(catalog.QUEUE):
-            return None  # a missing definition is said elsewhere
+            return None  # the finding about definitions reports the missing one
         return {item["metadata"]["name"]: str(item.get("status", {}).get("state") or "") for item in items}
 
     async def _is_served(self, kind: Kind) -> bool:
@@ -137,7 +137,7 @@ class _Asking:
         return found
 
     async def _pretend(self) -> str:
-        """Create a queue as a dry run, which asks the webhook; return what was wrong with the webhook."""
+        """Create a queue as a dry run, so that the API server calls the webhook; return the webhook's error, if any."""
         request = Request(
             "POST",
             catalog.QUEUE.path(""),
@@ -159,7 +159,7 @@ class _Asking:
 
 
 def _off(definitions: Mapping[str, Json | None]) -> list[str]:
-    """Return the kinds of training jobs of which nothing is there; none where nothing of ours is installed."""
+    """Return the kinds of training jobs without a definition; empty where none of our definitions is installed."""
     if all(kind.resource not in definitions for kind in catalog.VOLCANO):
         return []
     switches = trainingkinds.SWITCHES.items()
@@ -214,4 +214,4 @@ def _skew(headers: Mapping[str, str], clock: Clock) -> float | None:
     except (KeyError, ValueError):
         return None
     skew = theirs - clock.now()
-    return 0.0 if abs(skew) < 1.5 else skew  # the header has whole seconds
+    return 0.0 if abs(skew) < 1.5 else skew  # the Date header is rounded to seconds

@@ -1,4 +1,4 @@
-"""Judge a cluster: versions of both sides, clock, definitions, webhooks, who schedules."""
+"""Judge a cluster: versions of server and client, clock, definitions, webhooks, leases of the components."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from strato.cli.diagnosis.findings import Finding, problem, warning
 from strato.clock import format_time
 
 OLDEST_MINOR = 30
-"""Kubernetes 1.30 is the first that knows all rules of our definitions."""
+"""Minor version of the oldest Kubernetes, 1.30, that supports every CEL rule of our definitions."""
 SECONDS_PER_DAY = 86400
 WARN_DAYS = 30
 _SKEW_SECONDS = 5.0
@@ -23,65 +23,65 @@ _KUBECTL_SKEW = 1
 
 @dataclass(frozen=True, slots=True)
 class WebhookFacts:
-    """One webhook configuration of ours."""
+    """One webhook configuration of Strato's, as the cluster has it."""
 
     name: str
     has_bundle: bool = True
     bundle_ends: float | None = None
     """When the first certificate of its ``caBundle`` ends; None when that cannot be read."""
     blocks: bool = True
-    """Whether requests fail while it does not answer."""
+    """Whether its failurePolicy is Fail: requests fail while the webhook does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseFacts:
-    """Who leads a component."""
+    """The Lease of one component."""
 
     holder: str
     silent_seconds: float
-    """Since it was renewed."""
+    """Seconds since the holder last renewed it."""
     duration_seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
-    """What a cluster said. None is where it was not asked, or did not let us look."""
+    """Facts read from a cluster. A field is None when it was not read, or when the user may not read it."""
 
     address: str = ""
     named_by: str = ""
     strato: str = ""
-    """Our version."""
+    """Version of the Strato that runs this command."""
     kubectl: str = ""
     """Version of the system's kubectl, empty when there is none."""
     refusal: str = ""
-    """Why it did not answer at all."""
+    """Why the cluster did not answer at all; empty when it did."""
     version: str = ""
-    """``gitVersion``."""
+    """The server's ``gitVersion``."""
     skew_seconds: float | None = None
-    """How far its clock is ahead of ours."""
+    """How far the server's clock is ahead of this machine's."""
     certificate_ends: float | None = None
-    """Of the client, when it has one."""
+    """When the user's client certificate ends; None when the kubeconfig has none."""
     now: float = 0.0
     definitions: Mapping[str, Json | None] | None = None
-    """By name, as the server has them; None for one that it has not."""
+    """Custom resource definitions by name, as the server has them; None for one that it lacks."""
     expected: Mapping[str, Json] = field(default_factory=dict)
-    """As this version makes them."""
+    """The definitions by name as this version of Strato generates them."""
     off: Sequence[str] = ()
-    """Kinds of training jobs that are not there: whoever installed may leave each out."""
+    """Kinds of training jobs that the installation leaves out; the server has no definition of them."""
     webhooks: Sequence[WebhookFacts] | None = None
     expected_webhooks: Sequence[str] = ()
     webhook_error: str = ""
-    """What a creation that only pretends was answered, when a webhook did not answer."""
+    """The server's answer to the dry-run create request, when it says that a webhook did not answer."""
     queues: Mapping[str, str] | None = None
-    """State by name."""
+    """State of each queue by its name."""
     leases: Mapping[str, LeaseFacts] | None = None
-    """By component."""
+    """Lease of each component."""
     forbidden: Sequence[str] = ()
-    """What this user may not look at."""
+    """Plural names of the kinds that this user may not list."""
 
     @property
     def is_embedded(self) -> bool:
-        """Whether the server is one of ours, which brings the definitions and needs no webhook."""
+        """Whether the server is Strato's embedded one, which has the definitions built in and needs no webhook."""
         return "+strato" in self.version
 
     @property
@@ -97,7 +97,7 @@ def minor_of(version: str) -> int:
 
 
 def findings(facts: ClusterFacts) -> Iterator[Finding]:
-    """Judge everything; of a cluster that did not answer only that."""
+    """Judge all facts; for a cluster that did not answer, report only that."""
     if facts.refusal:
         todo = f"check {facts.named_by}, or name another cluster with --kubeconfig FILE or --master URL"
         yield problem("cluster", f"{facts.address}: {facts.refusal}", todo)
@@ -138,7 +138,7 @@ def _version(facts: ClusterFacts) -> Finding:
 
 def _kubectl(facts: ClusterFacts) -> Iterator[Finding]:
     ours, theirs = minor_of(facts.kubectl), facts.minor
-    if not (ours and theirs) or facts.is_embedded:  # the embedded server is tested with old ones too
+    if not (ours and theirs) or facts.is_embedded:  # the embedded server's tests include old kubectls
         return
     if abs(ours - theirs) > _KUBECTL_SKEW:
         what = f"{facts.kubectl} is more than {_KUBECTL_SKEW} minor version from the server's 1.{theirs}"
@@ -194,7 +194,7 @@ def _definitions(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def _off(facts: ClusterFacts) -> Finding:
-    """Name the kinds that are off; that is a choice, so nothing is wrong."""
+    """Name the kinds that are off, as a sound finding: whoever installed chose to leave them out."""
     if facts.is_embedded:
         how = f"strato down; strato up --training-kinds={trainingkinds.ALL}"
     else:
@@ -231,7 +231,7 @@ def judge_definition(name: str, found: Json, wanted: Json) -> Finding | None:
 
 
 def _lacking(ours: Json, theirs: Json, path: str) -> Iterator[str]:
-    """Yield the fields that a schema of theirs prunes and ours does not, the outermost of each."""
+    """Yield the fields that the server's schema prunes and ours keeps; of nested ones the outermost."""
     if theirs.get("x-kubernetes-preserve-unknown-fields"):
         return
     known = theirs.get("properties") or {}

@@ -15,7 +15,7 @@ from strato.errors import StratoError
 
 
 def findings(home: Home, journal: Path, clock: Clock) -> Iterator[Finding]:
-    """Look at everything."""
+    """Check the directory and return all findings."""
     yield _process(home)
     yield from _node(home)
     yield _journal(home, journal)
@@ -38,7 +38,7 @@ def _process(home: Home) -> Finding:
 
 
 def _node(home: Home) -> Iterator[Finding]:
-    """Yield what the running cluster says of this machine: it may be another user's, or started elsewhere."""
+    """Yield the node's warnings from the running cluster's ready file: its process may have other rights than ours."""
     if home.running_pid() is not None:
         for text in (home.ready().get("node") or {}).get("warnings", ()):
             yield warning("node", str(text), f"what it says, then: {_again(home)}")
@@ -60,7 +60,7 @@ def check_journal(journal: Path) -> tuple[int, int]:
     """Check a journal as a start would, on a copy; return how many objects it holds and its newest revision.
 
     Raises:
-        StratoError: It would be refused.
+        StratoError: A start would refuse the journal.
     """
     from strato.server.journal.file import JournalFile
     from strato.server.journal.salvage import journal_files

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Status(StrEnum):
-    """How bad it is."""
+    """How bad a finding is."""
 
     OK = "ok"
     WARNING = "warning"
@@ -20,7 +20,7 @@ class Finding:
     """One thing that was looked at."""
 
     check: str
-    """Which check: a short name that scripts may compare."""
+    """Short, stable name of the check, for scripts to compare."""
     what: str
     """What was found."""
     status: Status = Status.OK

@@ -18,26 +18,26 @@ _CLOCK_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What is free where the cluster writes."""
+    """Free space of one file system that the cluster writes to."""
 
     path: Path
     free_bytes: int
     free_inodes: int = 1 << 30
-    """Counted high where the file system has no number."""
+    """A large number where the file system does not count inodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Who listens on a port."""
+    """The process that listens on a port."""
 
     pid: int = 0
-    """0 when that cannot be seen."""
+    """0 when this user may not see it."""
     command: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineFacts:
-    """What was seen of this machine."""
+    """Facts read from this machine, without judgement."""
 
     python: str = ""
     strato: str = ""
@@ -45,30 +45,30 @@ class MachineFacts:
     isolation: str = "root"
     """``root``, ``user`` or ``plain``: the strongest that works for this user."""
     forbidding: str = ""
-    """The kernel's setting that forbids namespaces, as one types it to allow them."""
+    """The sysctl that forbids user namespaces, with the value that allows them; empty when none does."""
     cgroups: bool = True
-    """Whether a control group can be written."""
+    """Whether this user can create control groups."""
     missing_controllers: Sequence[str] = ()
     has_systemd: bool = False
     egress_problem: str = ""
-    """Why pods cannot reach beyond this machine; looked at as root only."""
+    """Why pods cannot reach other machines; empty when they can, or when not run as root."""
     kubectl: str = ""
     """Version of the system's kubectl, ``unknown`` when it does not say, empty when there is none."""
     rooms: Sequence[Room] = ()
     memory_bytes: int = 1 << 40
-    """Free, or to be had at once."""
+    """Memory that is free or can be reclaimed at once (``MemAvailable``)."""
     open_files: int = 1 << 20
     port: int = 6443
     listener: Listener | None = None
-    """Who has the port, beside a cluster of ours."""
+    """The process, other than this home's cluster, that holds the API server's port."""
     is_clock_kept: bool | None = None
-    """Whether the kernel knows of something that keeps the clock right; None where it cannot be asked."""
+    """Whether the kernel says that its clock is synchronised (NTP); None where it cannot be asked."""
     newest_write_ahead_seconds: float = 0.0
     """How far in the future the newest file of the journal was written."""
 
 
 def findings(facts: MachineFacts) -> Iterator[Finding]:
-    """Judge everything."""
+    """Judge all facts."""
     yield Finding("version", f"strato {facts.strato}, Python {facts.python}")
     yield _privileges(facts)
     yield _cgroups(facts)

@@ -1,4 +1,4 @@
-"""Look at this machine, changing nothing that stays."""
+"""Collect facts about this machine; whatever a probe creates it removes again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TIMEX_BYTES = 256
 
 
 def machine_facts(home: Home, data_dir: Path, clock: Clock) -> MachineFacts:
-    """Return what there is to see."""
+    """Return the facts that `strato.cli.diagnosis.machine.findings` judges."""
     from strato.node.sandbox import egress
     from strato.node.sandbox.cgroups import Cgroups
     from strato.node.sandbox.permissions import forbidding_setting
@@ -70,7 +70,7 @@ def _user() -> str:
 
 
 def _rooms(*places: Path) -> Iterator[Room]:
-    """Yield the room of each file system once; a directory that is to be made lies on that of its nearest parent."""
+    """Yield the free space of each file system once; a directory not yet made counts to that of its nearest parent."""
     seen = set()
     for place in places:
         there = next(path for path in (place, *place.absolute().parents) if path.exists())
@@ -114,7 +114,7 @@ def listener(port: int) -> Listener | None:
 
 
 def _is_clock_kept() -> bool | None:
-    """Ask the kernel, which reads its state when nothing is to be set."""
+    """Call ``adjtimex`` with ``modes`` 0, which reads the kernel's clock state and sets nothing."""
     library = ctypes.CDLL(None, use_errno=True)
     buffer = ctypes.create_string_buffer(_TIMEX_BYTES)  # its first member, ``modes``, is 0
     state = int(library.adjtimex(buffer))

@@ -1,4 +1,4 @@
-"""How a cluster is started in the background, by one of several who may want to at the same time."""
+"""Start a cluster in the background; of several commands that want it at the same time, one starts it."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from strato.cli.logrotation import rotate
 from strato.errors import StratoError, UsageError
 
 START_TIMEOUT_SECONDS = 600.0
-"""A start that fails ends by itself; this bounds one that hangs. The first ever compiles, maybe for minutes."""
+"""Bounds a start that hangs; one that fails ends by itself. The machine's first start compiles kernels for minutes."""
 _STOP_SECONDS = 60.0
-"""What a cluster that was still starting takes to end; then it is killed."""
+"""How long a cluster that was still starting may take to end before it is killed."""
 _ANNOUNCE_SECONDS = 10.0
 _WAIT_WORDS_SECONDS = 1.0
 _KERNELS = " strato.scheduler.placement.kernelcache: "
-"""What stands in a line of the log before what is compiled."""
+"""The logger's name in a log line about compilation; the text behind it is repeated to the user."""
 _ROOM_BYTES = 64 << 10
-"""Less than this is a full disk: no journal begins in it."""
+"""A disk with less free space counts as full: a journal cannot even be created on it."""
 
 
 class StartFailed(StratoError):
@@ -39,10 +39,10 @@ class StartFailed(StratoError):
 
 
 def own_home(options: EmbeddedOptions, interruption: Interruption, *, foreground: bool) -> HomeLock | None:
-    """Return the lock of the home; None when a cluster of the same options runs already, which is waited for.
+    """Return the lock of the home; None, once it is ready, if a cluster with the same options has the lock.
 
     Raises:
-        UsageError: One with other options runs, or another command works on the home.
+        UsageError: A cluster with other options runs, or another command works on the home.
     """
     home, began, is_reported = options.home, time.monotonic(), False
     while (lock := HomeLock.take(home.lock)) is None:
@@ -67,15 +67,15 @@ def own_home(options: EmbeddedOptions, interruption: Interruption, *, foreground
             raise StartFailed(f"process {owner.pid if owner else 0} has kept {home.path} for too long")
         time.sleep(POLL_SECONDS)
     lock.note("up", msgspec.to_builtins(options))
-    home.clear_run_files()  # of one that was killed
+    home.clear_run_files()  # left by a cluster that was killed
     return lock
 
 
 def _is_the_same(options: EmbeddedOptions, owner: Owner, *, foreground: bool) -> bool:
-    """Whether the cluster that runs is the one that is wanted."""
+    """Whether the owner is a cluster in the background with the same options; raise if its options differ."""
     if owner.activity != "up" or foreground:
         return False
-    wanted = msgspec.json.decode(msgspec.json.encode(options))  # as those of the other were noted
+    wanted = msgspec.json.decode(msgspec.json.encode(options))  # the form in which `HomeLock.note` stored the owner's
     differing = differences(owner.options, wanted)
     if differing:
         down = options.home.command("down")
@@ -89,9 +89,9 @@ def _is_the_same(options: EmbeddedOptions, owner: Owner, *, foreground: bool) ->
 def start_in_background(
     home: Home, lock: HomeLock, interruption: Interruption, arguments: list[str], data_dir: Path
 ) -> dict[str, Any]:
-    """Run this same command with ``--foreground``, detached, wait until it serves and return what it says of itself."""
+    """Run this command again with ``--foreground``, detached; wait until it serves and return its ready file."""
     rotate(home.log)
-    # -P: what lies in the directory of the user is data, not modules
+    # -P: Python must not import modules from the user's current directory
     command = [sys.executable, "-P", "-m", "strato.cli.main", *arguments]
     command += ["--foreground", "--lock-descriptor", str(lock.descriptor)]
     with home.log.open("ab") as log:
@@ -125,14 +125,14 @@ def start_in_background(
 
 
 class _Compiling:
-    """Repeats to the user what a start says in its log of kernels that it compiles; the very first one takes long."""
+    """Prints the lines of the log about kernels that are compiled, so that a slow first start does not look hung."""
 
     def __init__(self, home: Home) -> None:
         self._log = home.log
         self._position = home.log.stat().st_size
 
     def report(self) -> bool:
-        """Print what is new; return whether there was anything."""
+        """Print such lines added since the last call; return whether there were any."""
         with self._log.open("rb") as log:
             log.seek(self._position)
             text = log.read()
@@ -147,7 +147,7 @@ class _Compiling:
 
 
 def _end(home: Home, process: subprocess.Popen[bytes]) -> None:
-    """End a start; the lock is still ours, and is let go with this process."""
+    """End a start that is under way. This process still holds the home's lock, which frees when it exits."""
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(_STOP_SECONDS)
@@ -159,7 +159,7 @@ def _end(home: Home, process: subprocess.Popen[bytes]) -> None:
 
 
 def _failure(home: Home, code: int, data_dir: Path) -> StratoError:
-    """Return why the process that was to serve has ended."""
+    """Return the error that tells why the process, which should have served, has ended."""
     if code == 0:
         return StartFailed("the cluster was stopped while it started, by 'strato down' or a signal")
     if code < 0:
@@ -167,10 +167,10 @@ def _failure(home: Home, code: int, data_dir: Path) -> StratoError:
     home.clear_run_files()
     log = home.log.read_text(errors="replace")
     reported = re.search(r"^error: (.*)", log, re.MULTILINE | re.DOTALL) if "Traceback" not in log else None
-    if code == UsageError.exit_code and reported:  # what it was given is at fault, not what it met
+    if code == UsageError.exit_code and reported:  # its options are wrong, not its environment
         return UsageError(reported[1].strip())
     how = f" (ended by {signal.Signals(-code).name})" if code < 0 else ""
-    # what stands before the error are only the steps of the start
+    # the log before the error only lists the steps of the start
     why = textwrap.indent(reported[0].strip(), "  ") if reported else _log_tail(home)
     return StartFailed(f"the cluster did not start{how}:\n{why}{full_disks(home.path, data_dir)}")
 
@@ -181,13 +181,13 @@ def _log_tail(home: Home, lines: int = 15) -> str:
 
 
 def full_disks(*places: Path) -> str:
-    """Return a line for each place whose disk has no room left; the log may have had none to say so."""
+    """Return a line for each path on a full disk: a full disk may have kept the reason out of the log."""
     full = [path for path in places if path.exists() and shutil.disk_usage(path).free < _ROOM_BYTES]
     return "".join(f"\n  {path}: no space left on this disk" for path in full)
 
 
 def print_ready(home: Home, ready: dict[str, Any]) -> None:
-    """Say where a cluster serves, what is weaker than it could be, and how to talk to it."""
+    """Print the cluster's address, the node's warnings (such as missing isolation), and how to talk to it."""
     click.echo(f"cluster is up at {ready['address']}")
     for warning in (ready["node"] or {}).get("warnings", ()):
         click.echo(f"warning: {warning}", err=True)

@@ -1,10 +1,10 @@
 """The second process of the embedded cluster, where controllers, scheduler and nodes run beside the API server.
 
-Two processors then work at once: one answers requests, the other one decides. The server's process starts it before
-anything else, so that both load their code at the same time; a pair of sockets joins them (`strato.client.link`). It
-dies with the server's process: when it is told to stop it ends its components, and if that process is killed the kernel
-kills it too. If it dies alone the server's process starts it again: containers outlive their node, and everything else
-is in the API.
+Two processors then work at once: one answers requests, the other one runs the components. The server's process starts
+the companion before anything else, so that both load their code at the same time; a socket pair joins them
+(`strato.client.link`). On the server's request to stop, the companion ends its components and exits; if the server's
+process is killed, the kernel kills the companion too. If the companion dies alone, the server's process starts it
+again: containers outlive their node's process, and all other state is in the API.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from strato.errors import ApiError, StratoError, Unavailable, UsageError
 _READY, _METRICS, _STOP, _END = "/ready", "/metrics", "/stop", "/end"
 _STOP_SECONDS = 20.0
 _METRICS_SECONDS = 1.0
-"""How long a scrape of the server waits for the other process; a scraper's own patience is ten."""
+"""How long a scrape of the server's ``/metrics`` waits for the companion; Prometheus gives up after ten seconds."""
 _UP = b"""# HELP strato_parts_up Whether the process of controllers, scheduler and nodes answers.
 # TYPE strato_parts_up gauge
 strato_parts_up %d
 """
 _EXIT_SECONDS = 5.0
 _UNUSABLE = 422
-"""Status of the answer when they ended because of what a person gave them."""
+"""Status of the answer to ``/end`` when the components ended with a UsageError: the user's options are wrong."""
 _RESTARTS = 5
-"""So often in `_RESTARTS_WITHIN_SECONDS` the process is started again; what fails more often ends the cluster."""
+"""Most restarts within `_RESTARTS_WITHIN_SECONDS`; the next failure in that time ends the cluster."""
 _RESTARTS_WITHIN_SECONDS = 600.0
 _RESTART_AFTER_SECONDS = 1.0
 
@@ -52,21 +52,21 @@ class ComponentsFailed(StratoError):
 
 
 class Companion:
-    """The server's hold on the other process.
+    """The server's handle of the companion process, which creating it starts.
 
     Args:
         options: What that process starts.
-        lock: Descriptor of the home's lock, which that process holds too: it is free when both are gone.
+        lock: Descriptor of the home's lock, which that process inherits: the lock is free when both are gone.
     """
 
     def __init__(self, options: EmbeddedOptions, lock: int) -> None:
         self.ending: Ending = lambda: None
-        """Says how the pods end when the components are told to."""
+        """Returns how the pods are to end; called when the components are asked to stop."""
         self.ended = 0
-        """How many did."""
+        """How many pods were ended by that."""
         self._options, self._lock = options, lock
         self._restarts: deque[float] = deque(maxlen=_RESTARTS)
-        """When it was started again."""
+        """Monotonic times of the newest restarts."""
         self._was_ready = False
         self._start()
 
@@ -83,13 +83,13 @@ class Companion:
             )
 
     async def attach(self, server: Handler) -> None:
-        """Answer what the process asks, from now on."""
+        """Connect to the process; from now on ``server`` answers its requests."""
         from strato.client.link import connect
 
         self._link = await connect(self._end, server)
 
     async def hang_up(self) -> None:
-        """Let the process end at once: there will be no server to answer it."""
+        """Close the connection, on which the process exits at once; for a server that could not start."""
         await self._link.close()
 
     async def ready(self) -> dict[str, Any] | None:
@@ -97,13 +97,13 @@ class Companion:
         try:
             response = await self._link.handle(Request("GET", _READY))
         except Unavailable:
-            await asyncio.Event().wait()  # `run` says why
+            await asyncio.Event().wait()  # until `run`, which has the reason, fails and cancels this
         self._was_ready = True
         summary: dict[str, Any] | None = msgspec.json.decode(response.body)
         return summary
 
     async def metrics(self) -> bytes:
-        """Return the components' metrics; while they do not answer (stopped, busy, not started), only that."""
+        """Return the components' metrics and ``strato_parts_up``; the latter alone, as 0, while they do not answer."""
         body = b""
         if self._link is not None and not self._link.closed.is_set():
             with contextlib.suppress(ApiError, TimeoutError):
@@ -113,15 +113,15 @@ class Companion:
         return body + _UP % bool(body)
 
     async def run(self, server: Handler, clock: Clock) -> None:
-        """Keep the components running; end them when cancelled, while the server still answers what they do last.
+        """Keep the components running; when cancelled, end them while the server still answers their last writes.
 
         Args:
-            server: Answers what they ask.
+            server: Answers the components' requests.
             clock: Times restarts.
 
         Raises:
-            ComponentsFailed: They ended by themselves: before they were ready, or again and again.
-            UsageError: They cannot use what they were given.
+            ComponentsFailed: They ended by themselves before they were ready, or more than `_RESTARTS` times.
+            UsageError: They cannot use the options.
         """
         while True:
             try:
@@ -163,7 +163,7 @@ class Companion:
                 self.ended = msgspec.json.decode(answer.body, type=int)
 
     def end(self) -> None:
-        """Make sure that the process is gone; one that was told to stop gets a moment for its last steps."""
+        """Wait until the process is gone; kill it after `_EXIT_SECONDS`, or at once if it was never connected."""
         if self._link is None:
             self._process.kill()
         try:
@@ -175,7 +175,7 @@ class Companion:
 
 
 class _ComponentsHandler(Handler):
-    """What the server's process asks this one; a `Handler`."""
+    """Answers, in the companion, the requests of the server's process."""
 
     def __init__(self) -> None:
         from strato.metrics import Registry
@@ -184,7 +184,7 @@ class _ComponentsHandler(Handler):
         self.stop = asyncio.Event()
         self.how: Stop | None = None
         self.stopped: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        """How many pods were ended."""
+        """Set once the components have stopped: how many pods they ended."""
         self.ready: asyncio.Future[dict[str, Any] | None] = asyncio.get_running_loop().create_future()
         self.ended: asyncio.Future[StratoError] = asyncio.get_running_loop().create_future()
 
@@ -203,7 +203,7 @@ class _ComponentsHandler(Handler):
 
 
 async def _main(end: socket.socket, options: EmbeddedOptions) -> None:
-    """Run the components until told to stop; when the server's process is gone there is nothing left to finish."""
+    """Run the components until asked to stop; exit at once when the connection to the server is lost before that."""
     from strato.client.link import connect
 
     components = _ComponentsHandler()
@@ -214,9 +214,9 @@ async def _main(end: socket.socket, options: EmbeddedOptions) -> None:
         await _run(options, link, components)
     except StratoError as error:
         components.ended.set_result(error)
-        await lost  # it is asked for, and then the server hangs up
+        await lost  # the server reads the error by /end, then closes the link
     else:
-        await asyncio.wait({lost}, timeout=_EXIT_SECONDS)  # likewise, once it knows how many pods have ended
+        await asyncio.wait({lost}, timeout=_EXIT_SECONDS)  # the server closes the link once it has the count of pods
     finally:
         components.stop.set()
         lost.cancel()
@@ -253,7 +253,7 @@ async def _run(options: EmbeddedOptions, server: Handler, components: _Component
 
 
 def main(arguments: list[str]) -> None:
-    """Be that process. Arguments: descriptors of the socket and of the lock, the server's process, options as JSON."""
+    """Run the companion. Arguments: descriptors of the socket and of the lock, the server's pid, options as JSON."""
     from strato.cli.serving import configure_logging, run_loop
     from strato.node.sandbox.linux import die_with_parent
 
@@ -262,15 +262,15 @@ def main(arguments: list[str]) -> None:
         os.set_inheritable(int(descriptor), False)
     die_with_parent()
     if os.getppid() != int(server):
-        return  # it died before we could ask to die with it
-    # a terminal's Ctrl-C reaches the whole group; the server's process decides what follows
+        return  # the server died before `die_with_parent` took effect
+    # Ctrl-C in a terminal signals both processes; only the server's acts on it, and asks this one to stop
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     configure_logging()
     decoded = msgspec.json.decode(options, type=EmbeddedOptions)
     run_loop(lambda: _main(socket.socket(fileno=int(end)), decoded))
     logging.shutdown()
-    os._exit(0)  # everything is written; who waits for us need not wait for the interpreter to take itself apart
+    os._exit(0)  # all is written; the interpreter's own teardown would only delay the server
 
 
 if __name__ == "__main__":

@@ -45,19 +45,19 @@ _BRING_KUBECTL: Final = (
     'chmod 755 "$TARGET_DIR/kubectl" && grep -v -e "-launcher " /etc/mpi/hostfile | cut -d" " -f1 | '
     'while read -r pod; do until "$TARGET_DIR/kubectl" exec "$pod" -- true; do sleep 0.5; done; done'
 )
-"""What the training operator's image does before the launcher of an MPIJob v1, with what this machine has."""
+"""Init command of an MPIJob v1's launcher: makes a kubectl that runs strato, waits until it reaches all workers."""
 OURS = "strato.dev/started-by-up"
-"""Label of the nodes that come and go with the cluster."""
+"""Label of the nodes that ``strato up`` creates; nodes with it that the next start lacks are deleted."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Components:
-    """Everything that runs beside the server; nothing has started."""
+    """The components that run beside the API server, built and not yet started."""
 
     informers: Informers
-    """Shared by all components, so that an event is decoded once; stopped after them."""
+    """Shared by all components, so that an event is decoded once; the caller stops them after the components."""
     members: Sequence[Part]
     milestones: Sequence[asyncio.Event]
     machine: Machine | None
@@ -67,23 +67,23 @@ class Components:
         return self.machine.ended if self.machine is not None else 0
 
     async def ready(self) -> dict[str, Any] | None:
-        """Wait until every node is there and the scheduler decides; return what this machine's node says of itself."""
+        """Wait until every node is registered and the scheduler runs; return the summary of this machine's node."""
         for event in self.milestones:
             await event.wait()
         return dataclasses.asdict(self.machine.nodes[0].summary()) if self.machine is not None else None
 
 
 class Machine:
-    """This machine's nodes as a part of the cluster: when that is stopped the pods end before the nodes do."""
+    """Runs this machine's nodes; when the cluster is stopped, it ends the pods before the nodes."""
 
     def __init__(self, nodes: Sequence[SandboxNode], ending: Ending) -> None:
         self.nodes = nodes
-        """The first one prepares the machine for all."""
+        """The first one sets up networks and control groups for all."""
         self._ending = ending
         self.ended = 0
 
     async def run(self) -> None:
-        """Be the nodes until cancelled."""
+        """Run the nodes until cancelled."""
         running = [asyncio.ensure_future(node.run()) for node in self.nodes]
         all_of_them = asyncio.gather(*running)
         try:
@@ -173,7 +173,7 @@ def build(
     if shapes:
         from strato.node.hollow import HollowNodes, offers
 
-        # stages may change whatever a pod has
+        # a user's stages may patch any field of a pod
         identity = bootstrap.ADMIN if options.hollow.stages else bootstrap.HOLLOW_NODES
         hollow = HollowNodes(
             client(identity),
@@ -221,7 +221,7 @@ def build(
 
 
 def _local_volumes(options: EmbeddedOptions) -> LocalVolumes | None:
-    """Return where claims get their volumes; hollow nodes mount none."""
+    """Return the provisioner of volumes for claims; None without a sandbox node, as hollow nodes mount none."""
     if not options.sandbox:
         return None
     from strato.node.removal import remove_tree
@@ -288,7 +288,7 @@ def _agent(
     random: Random,
     metrics: Registry,
 ) -> Callable[[], Awaitable[None]]:
-    """Return the node's agent under its lease, for which it asks again when it has lost it to another one."""
+    """Return what runs the node's agent while it holds its lease; after losing it, it competes for it again."""
     from strato.agent.agent import NAMESPACE, Agent, AgentOptions, lease_of
     from strato.agent.sampling.layouts import SandboxLayout
     from strato.agent.volcano.colocation import ColocationOptions
@@ -301,7 +301,7 @@ def _agent(
         node=node,
         namespace=NAMESPACE,
         cpus=float(os.cpu_count() or 1),
-        colocation=ColocationOptions(features=frozenset(Feature)),  # the configuration alone says what is on
+        colocation=ColocationOptions(features=frozenset(Feature)),  # the colocation ConfigMap alone switches them
     )
     agent = Agent(cluster, informers, clock, random, layout, settings, metrics)
 
@@ -318,9 +318,10 @@ def _agent(
 
 
 async def _schedule(scheduler: Scheduler, cluster: Cluster, clock: Clock, nodes: Collection[str]) -> None:
-    """Load the kernels while other components wait for disks and processes, then schedule on these nodes.
+    """Load the kernels in a thread while other components start, remove nodes of earlier starts, then schedule.
 
-    The very first start on a machine compiles them; jobs can be submitted meanwhile, so the queues are there before.
+    A machine's first start compiles the kernels, maybe for minutes, and users can submit jobs meanwhile; therefore the
+    queues are created first.
     """
     from strato.node.registration import forget_nodes
     from strato.scheduler.binding.startup import ensure_queues

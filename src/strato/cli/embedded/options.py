@@ -1,4 +1,4 @@
-"""What ``strato up`` starts; small enough to travel on a command line."""
+"""What ``strato up`` starts, in a form short enough for the command line of the companion."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from strato.cli.storage import StorageOptions
 from strato.cli.training import TrainingOptions
 
 Part = tuple[str, Callable[[], Awaitable[object]]]
-"""Something that runs until it is cancelled: what it is called when it stops by itself, and how it runs."""
+"""A coroutine function that runs until cancelled, and its name for the error when it stops by itself."""
 
 Ending = Callable[[], Stop | None]
-"""Returns how pods end with the node, None when they live on: after a failure, as after a crash."""
+"""Returns how pods end when their node stops; None, after a failure or crash, leaves their containers running."""
 
 
 class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,19 +34,19 @@ class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: bool
     """Whether this machine is a node."""
     sandbox_nodes: int = 1
-    """How many."""
+    """How many nodes this machine is, each with its resources."""
     sandbox_cpus: str
     sandbox_memory: str
-    """Quantities; empty is what the machine has."""
+    """Quantities that the node offers; empty is what the machine has."""
     cpu_overcommit_factor: float = 1.0
-    """Of every node; see ``strato up --help``."""
+    """Factor of the cpu that every node offers; see ``strato up --help``."""
     images: ImageOptions
     pod_network: str
     """``nat``, ``isolated`` or ``host``; see ``strato up --help``."""
     pod_users: str
-    """``own`` or ``host``, likewise."""
+    """``own`` or ``host``; see ``strato up --help``."""
     gpus: str
-    """``all``, ``shared`` or ``none``, likewise."""
+    """``all``, ``shared`` or ``none``; see ``strato up --help``."""
     host: str
     port: int
     """0 picks a free one."""
@@ -62,15 +62,15 @@ class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
     shadow: str = ""
     """A file with the configuration of a shadow policy; empty is none."""
     predict_starts: bool = False
-    """Whether waiting pod groups get the instant at which they are expected to start."""
+    """Whether waiting pod groups are annotated with their predicted start."""
     shard_mode: str = "none"
-    """How NodeShards are used: ``none``, ``hard`` or ``soft``; but for ``none`` the sharding controller makes them."""
+    """How the scheduler uses NodeShards: ``none``, ``hard`` or ``soft``; the latter two run their controller."""
     agent: bool = False
     """Whether this machine's node has an agent."""
     mesos: MesosOptions | None = None
-    """Of a Mesos master; None starts none."""
+    """Options of a Mesos master; None starts none."""
     processes: int
-    """1 keeps everything in one process, 2 gives the API server one of its own."""
+    """1 runs everything in one process; 2 runs the components in a companion of the API server's process."""
 
     @property
     def home(self) -> Home:
@@ -79,7 +79,7 @@ class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def records_history(self) -> bool:
-        """Return whether runs of jobs are recorded: where pods are real, and what is known outlives the server."""
+        """Return whether runs of jobs are recorded: only of real pods, and only by a cluster that keeps a journal."""
         return self.sandbox and not self.in_memory
 
 
@@ -94,11 +94,11 @@ _FLAGS = {
     "scheduler_config": "config",
     "shard_mode": "scheduler-sharding-mode",
 }
-"""Of fields that are not called like their option."""
+"""Options of the fields whose name differs from their option's."""
 
 
 def differences(running: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str = "--") -> list[str]:
-    """Return in which options two clusters differ, as a person writes them."""
+    """Return the options in which two clusters differ, as written on a command line."""
     found = []
     for name in sorted({*running, *wanted}):
         ours, theirs = running.get(name), wanted.get(name)
@@ -110,5 +110,5 @@ def differences(running: Mapping[str, Any], wanted: Mapping[str, Any], prefix: s
 
 
 def default_processes() -> int:
-    """Return how many processes this machine has processors for: the second one only helps beside the first."""
+    """Return 2 where the machine has two processors, else 1: a companion helps only if both can run at once."""
     return 2 if len(os.sched_getaffinity(0)) > 1 else 1

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from strato.server.journal import SqliteJournal
 
 Ready = Callable[[], Awaitable[dict[str, Any] | None]]
-"""Returns when the cluster schedules, with what this machine's node says of itself."""
+"""Returns once the cluster schedules, with the summary of this machine's node."""
 
 
 async def serve(
@@ -40,20 +40,20 @@ async def serve(
     *,
     background: bool,
 ) -> int:
-    """Serve until a signal, with the components in this process or in the other one.
+    """Serve until a signal, with the components in this process or in the companion.
 
     Args:
-        options: What runs.
-        companion: The other process, if there is one.
-        lock: Of the home; noted in it is that the cluster stops.
-        interruption: Tells whether it is to.
-        background: Whether another process tells the user where it serves.
+        options: What to run.
+        companion: The process of the components; None runs them here.
+        lock: The home's lock; when the cluster stops that is noted in its file.
+        interruption: Holds the signal that ended the cluster, if one did.
+        background: Whether the process that started this one prints the address and follows the log.
 
     Returns:
         How many pods ended.
 
     Raises:
-        StratoError: The address or the files cannot be used, or a part ended by itself.
+        StratoError: The address or the files cannot be used, or a component ended by itself.
     """
     collect_hardly()
     stop = asyncio.Event()
@@ -71,7 +71,7 @@ async def _serve(
     background: bool,
 ) -> int:
     home, clock, random, metrics = options.home, SystemClock(), make_random(), Registry()
-    # the audit log has every request: then none is answered before the server is there to record it
+    # with an audit policy, no request may be answered before the server that records requests has opened
     opening = Opening(None if options.audit.policy_file else catalog.POD, bootstrap.ADMIN)
     if companion is not None:
         await companion.attach(opening)
@@ -133,13 +133,13 @@ async def _serve(
 def _components(
     options: EmbeddedOptions, api: Api, clock: Clock, random: Random, metrics: Registry, ending: Ending
 ) -> Components:
-    from strato.cli.embedded.components import build  # only where the other process does not load it
+    from strato.cli.embedded.components import build  # imported here: with a companion only that process loads it
 
     return build(options, api.client, clock, random, metrics, ending)
 
 
 def reach_pods(server: ApiServer, home: Home, nodes: Sequence[str], clock: Clock) -> None:
-    """Serve logs, streams and usage of this machine's pods, which its files tell of, whichever process is the node."""
+    """Serve logs, streams and usage of this machine's pods from the node's files, whichever process runs the node."""
     from strato.node.sandbox.logs import DiskLogs
     from strato.node.sandbox.paths import NodePaths
     from strato.node.sandbox.streams import NodeStreams
@@ -151,7 +151,7 @@ def reach_pods(server: ApiServer, home: Home, nodes: Sequence[str], clock: Clock
 
 
 async def end_a_start_that_cannot_write(journal: SqliteJournal, announced: asyncio.Event) -> None:
-    """Fail at once when the disk fills during the start. A cluster that already serves can still be read."""
+    """Raise the journal's failure if it comes during the start. Later the cluster goes on, to serve reads."""
     await journal.failed.wait()
     if journal.failure is not None and not announced.is_set():
         raise journal.failure
@@ -159,7 +159,7 @@ async def end_a_start_that_cannot_write(journal: SqliteJournal, announced: async
 
 
 async def _announce(home: Home, address: str, ready: Ready, announced: asyncio.Event, *, background: bool) -> None:
-    """Write the ready file once the cluster schedules, then wait for ever; say so unless another process does."""
+    """Write the ready file once the cluster schedules, print the address unless in the background, wait for ever."""
     node = await ready()
     home.write_ready({"address": address, "node": node})
     announced.set()

@@ -1,4 +1,4 @@
-"""``strato up --foreground``: the other process first, then this one, so that both load their code at the same time."""
+"""``strato up --foreground``: start the companion, then serve; both load their code at the same time."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from strato.cli.serving import configure_logging, run_loop
 
 
 def run_embedded(options: EmbeddedOptions, lock: HomeLock, interruption: Interruption, *, background: bool) -> None:
-    """Serve until a signal, then end the pods too. After a failure they live on, as after a crash.
+    """Serve until a signal, then end the pods too. After a failure or crash the pods' containers run on.
 
     Args:
-        options: What runs.
-        lock: Of the home; it ends with this process and the other one.
-        interruption: Notes signals since the command began.
-        background: Whether another process tells the user what became of the start.
+        options: What to run.
+        lock: The home's lock, which the companion inherits; it frees when both have exited.
+        interruption: Has noted signals since the command began.
+        background: Whether the process that started this one tells the user how the start went.
 
     Raises:
         StratoError: Something could not start, or ended by itself.
@@ -45,7 +45,7 @@ def run_embedded(options: EmbeddedOptions, lock: HomeLock, interruption: Interru
             clear_machine(home, stop)
             click.echo(down_message(stop), err=True)
             home.clear_run_files()
-            if stop.is_awaited:  # by a command that takes the lock after this process, and clears away the file
+            if stop.is_awaited:  # 'strato down' waits for the lock, reads the result and deletes the file
                 home.write_stop(stop)
         home.pid_file.unlink(missing_ok=True)
         home.ready_file.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""How a cluster ends: its pods, what they left on the machine, and the words for it."""
+"""End a cluster: ask its process, clear what pods left on the machine, and word the message."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from strato.cli.home import Home, Stop
 from strato.cli.homelock import POLL_SECONDS, HomeLock, end_owner
 
 _STOP_SECONDS = 60.0
-"""What a cluster takes to end at most, beside the grace of its pods; then it is killed."""
+"""How long a cluster may take to end, beyond its pods' grace period, before it is killed."""
 
 
 def clear_machine(home: Home, stop: Stop) -> int:
-    """End containers that still run, and take back networks, mounts and control groups; return how many it ended."""
+    """End containers that still run; remove networks, mounts, control groups; return how many containers it ended."""
     if not home.node.exists():
         return 0
     from strato.node.sandbox.cleanup import teardown
@@ -36,7 +36,7 @@ def end_cluster(home: Home, stop: Stop) -> tuple[HomeLock | None, bool]:
     """Ask the cluster to end and wait until it has.
 
     Returns:
-        The lock of the home, None when somebody has started a cluster since; and whether there was one to end.
+        The lock of the home, None when another command has started a cluster since; and whether there was one to end.
 
     Raises:
         UsageError: Another command works on the home.
@@ -54,10 +54,10 @@ def end_cluster(home: Home, stop: Stop) -> tuple[HomeLock | None, bool]:
 
 
 def _end_cluster(home: Home, stop: Stop, signalled: set[int]) -> tuple[HomeLock | None, bool]:
-    """Do as `end_cluster`; ``signalled`` receives the processes that were asked."""
+    """Do as `end_cluster`; add to ``signalled`` the pids that were sent SIGTERM."""
     deadline = time.monotonic() + _STOP_SECONDS + stop.grace_seconds
     starter = 0
-    """Of the cluster that was asked; it may still have been starting, in another process than the one that serves."""
+    """Starter of the signalled cluster. It tells that cluster, whose pid changes while it starts, from a new one."""
     while (lock := HomeLock.take(home.lock)) is None:
         owner = home.owner()
         if owner is None or not owner.pid:
@@ -69,7 +69,7 @@ def _end_cluster(home: Home, stop: Stop, signalled: set[int]) -> tuple[HomeLock 
             home.write_stop(stop)
             if end_owner(home.lock, owner, signal.SIGTERM):
                 signalled.add(owner.pid)
-                if home.read_stop() == stop:  # else it has ended already, and said what came of it
+                if home.read_stop() == stop:  # otherwise the cluster has ended and has written its result there
                     home.write_stop(replace(stop, is_asked=True))
                 starter = owner.starter
         elif not (owner.serves or owner.stops):

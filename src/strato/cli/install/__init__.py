@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 COMPONENTS = ("namespace", "crds", "rbac", "admission", "scheduler", "controllers", "agent", "mesos", "monitoring")
 FIELD_MANAGER = "strato-install"
 _RUNS_AGAIN = frozenset(("DaemonSet", "Deployment", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"))
-"""Kinds of an installation that do what the parts of the embedded cluster do."""
+"""Kinds of an installation that would run a second set of components beside those of the embedded cluster."""
 
 
 class InstallFailed(StratoError):
@@ -124,11 +124,12 @@ async def _apply(cluster: Cluster, bodies: list[dict[str, Any]]) -> None:
 
 
 async def _fitting(cluster: Cluster, bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the objects as the cluster's version can take them.
+    """Return the objects in a form that the cluster's version accepts.
 
     Raises:
-        UsageError: The cluster is the embedded one. Its scheduler needs no lease, so that another would not wait for
-            it, and it could not start again: the webhooks' pods wait for it, and its queues for the webhooks.
+        UsageError: The cluster is the embedded one. Its scheduler takes no lease, so an installed one would run at the
+            same time. Nor could the cluster start again: the webhook's pods wait for its scheduler, which first creates
+            its queues, and that calls the webhook.
     """
     import msgspec
 
@@ -141,7 +142,7 @@ async def _fitting(cluster: Cluster, bodies: list[dict[str, Any]]) -> list[dict[
             "the cluster is strato's own, whose scheduler, controllers and admission run already: a second set "
             f"({', '.join(running)}) would work against them; nothing was applied; definitions alone: --only crds"
         )
-    minor = "".join(c for c in str(version.get("minor", "")) if c.isdigit())  # some providers write 29+
+    minor = "".join(c for c in str(version.get("minor", "")) if c.isdigit())  # some providers report 29+
     if version.get("major") != "1" or not minor or int(minor) >= MINOR_VERSION:
         return bodies
     click.echo(f"Kubernetes 1.{minor}: definitions go without rules in CEL, which need 1.{MINOR_VERSION}")
@@ -149,7 +150,7 @@ async def _fitting(cluster: Cluster, bodies: list[dict[str, Any]]) -> list[dict[
 
 
 def _foreign(body: dict[str, Any]) -> Any:
-    """Return the kind of an object that is not in our catalogue (a PodMonitor)."""
+    """Return a kind, derived from an object, that the catalogue lacks (such as PodMonitor)."""
     from strato.api.kinds import Kind
     from strato.api.meta import Object
 

@@ -27,7 +27,7 @@ _INNER = re.compile(r"⟦([^⟦⟧]+)⟧")
 
 
 class _Marks:
-    """Values as marks."""
+    """`Values` for the Helm chart: each method returns a mark with the template expression of a value."""
 
     namespace = "⟦.Release.Namespace⟧"
 
@@ -56,12 +56,13 @@ class _Marks:
 
 
 def chart_files(scheduler_config: str) -> dict[str, str]:
-    """Return the chart: path below its folder to content."""
+    """Return the chart's files: content by path below the chart's folder."""
     files = {"Chart.yaml": _chart(), "values.yaml": _values(), "config/volcano-scheduler.conf": scheduler_config}
     found = [resource for resource in resources(_Marks(), f"⟦{_CONFIG}⟧") if resource.part != "namespace"]
     for part, group in groupby(found, key=lambda resource: resource.part):
         if part == "crds":
-            # as Volcano's chart: upgrades replace them, uninstalling keeps them (helm.sh/resource-policy)
+            # templates, as in Volcano's chart, so that upgrades replace them; helm.sh/resource-policy keeps them on
+            # uninstall
             files["templates/crds.yaml"] = "".join(map(_definition, group))
         else:
             files[f"templates/{part}.yaml"] = "".join(map(_template, group))
@@ -118,12 +119,12 @@ def _template(resource: Resource) -> str:
 
 
 def _definition(resource: Resource) -> str:
-    """Return an object without marks; braces that are a template's own are written as text."""
+    """Return the template of a definition, which has no marks; braces within it are escaped for Helm."""
     return _under(resource.when, "---\n" + _dump(resource.body).replace("{{", '{{ "{{" }}'))
 
 
 def _under(paths: Sequence[str], text: str, more: Sequence[str] = ()) -> str:
-    """Return a template that is there when values, and further expressions, are true."""
+    """Return a template that renders only when values, and further expressions, are true."""
     conditions = [*(f".Values.{path}" for path in paths), *more]
     if not conditions:
         return text
@@ -137,7 +138,7 @@ def _parenthesized(path: str) -> str:
 
 
 def _reference(path: str) -> str:
-    """Return the expression for a mark: a path of ours, with its default if that is a text; anything else as it is."""
+    """Return the template expression for a mark: a value's path with its default; any other expression as it is."""
     section, _, name = path.partition(".")
     if name not in DEFAULTS.get(section, {}):
         return path
@@ -145,7 +146,7 @@ def _reference(path: str) -> str:
 
 
 def _or_empty(path: str, default: Any) -> str:
-    """Return the expression for a value that may be null: no text is the default, no map or list an empty one."""
+    """Return the expression for a value that may be null, which stands for its default, or an empty map or list."""
     if isinstance(default, str):
         return f"{_value(path)} | default {json.dumps(default)}" if default else _value(path)
     if isinstance(default, dict | list):
@@ -162,14 +163,14 @@ def _dump(body: Json) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes no anchors: the same list may be used twice."""
+    """Writes a list that is used twice in full each time, not as a YAML anchor and alias."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
 def difference(folder: Path, scheduler_config: str) -> Sequence[str]:
-    """Return the names of the chart's files that are not as they would be written now."""
+    """Return the names of the chart's files in a folder that differ from what `chart_files` returns."""
     wanted = chart_files(scheduler_config)
     present = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     changed = [name for name, text in wanted.items() if name in present and (folder / name).read_text() != text]

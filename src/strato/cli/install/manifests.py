@@ -1,4 +1,4 @@
-"""Everything an installation consists of, in the order it is applied."""
+"""The objects of an installation, in the order in which they are applied."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ADMISSION_SERVICE = "volcano-admission-service"
 _SCHEDULER_CONFIG, _CONTROLLER_CONFIG = "volcano-scheduler-configmap", "volcano-controller-configmap"
 _METRICS = {"scheduler": 8080, "controllers": 8081, "admission": 8082, "mesos": 8084}
 _HEALTH = 11251
-"""Where Volcano's components serve health."""
+"""Port at which Volcano's components serve ``/healthz``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,9 @@ class Resource:
     part: str
     body: Json
     when: tuple[str, ...] = ()
-    """Paths of the values that must be true for it."""
+    """Paths of the boolean values that must all be true for the object to be installed."""
     service: str = ""
-    """Path of the admission service that must be enabled for it."""
+    """Path of the admission service that must be enabled for the object to be installed; empty for none."""
 
 
 def resources(values: Values, scheduler_config: str) -> list[Resource]:
@@ -53,7 +53,7 @@ def resources(values: Values, scheduler_config: str) -> list[Resource]:
 
 
 def chosen(found: Sequence[Resource], values: Values, parts: Sequence[str]) -> list[Json]:
-    """Return the objects of the parts asked for whose conditions hold."""
+    """Return the objects of the chosen parts (``--only``) whose conditions hold."""
     enabled = {path.strip() for path in str(values("custom.enabled_admissions")).split(",")}
     return [
         resource.body
@@ -65,14 +65,14 @@ def chosen(found: Sequence[Resource], values: Values, parts: Sequence[str]) -> l
 
 
 def _switched(resource: str) -> tuple[str, ...]:
-    """Return the path of the value that switches a kind of ours; none for most kinds."""
+    """Return the path of the value that turns a definition's kind on; empty for kinds that cannot be turned off."""
     kinds = (kind for kinds in trainingkinds.SWITCHES.values() for kind in kinds)
     names = dict.fromkeys(trainingkinds.switch_of(kind) for kind in kinds if kind.resource == resource)
     return tuple(trainingkinds.value_of(name) for name in names)
 
 
 def _training_kinds(values: Values) -> str:
-    """Return the option that leaves out the kinds that are switched off."""
+    """Return the components' option that leaves out the training kinds whose value is false."""
     return "--training-kinds=*" + "".join(
         values.unless(trainingkinds.value_of(name), f",-{name}") for name in trainingkinds.SWITCHES
     )
@@ -285,7 +285,7 @@ def _metrics_service(values: Values, part: str, name: str) -> Json:
 def _deployment(
     values: Values, part: str, verb: str, options: Sequence[str], *, config: str = "", name: str = ""
 ) -> Json:
-    """Return a Deployment of one component: not root, nothing writable but scratch, health and metrics on one port."""
+    """Return a component's Deployment: not root, read-only but for scratch volumes, health and metrics on one port."""
     name = name or f"volcano-{part}"
     word = {"controllers": "controller"}.get(part, part)
     port = _METRICS[part]

@@ -1,7 +1,7 @@
 """The Mesos master of an installation: a Deployment, its Service and the namespace of its tasks.
 
-It makes pods in the name of whoever reaches its port, so it asks for credentials: without the Secret that holds them
-its pod does not start.
+The master creates pods for every client that reaches its port, so it requires credentials: its pod does not start
+without the Secret that holds them.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ def tasks_namespace(values: Values) -> Json:
 
 
 def complete(deployment: Json, values: Values) -> Json:
-    """Add what is the master's own to a component's Deployment: its port, its address and its credentials."""
+    """Add the master's port, advertised address and credentials to a component's Deployment."""
     pod = deployment["spec"]["template"]["spec"]
     container = pod["containers"][0]
     container["args"] += [
         "--ip=0.0.0.0",
         f"--port={_PORT}",
-        "--advertise=$(POD_IP)",  # the others of several masters send frameworks to the one that leads
+        "--advertise=$(POD_IP)",  # the address to which the other masters redirect frameworks while this one leads
         "--credentials=/credentials/credentials",
         f"--tls-cert-file={values.where(_TLS_SECRET, '/tls/tls.crt')}",
         f"--tls-private-key-file={values.where(_TLS_SECRET, '/tls/tls.key')}",
@@ -44,13 +44,13 @@ def complete(deployment: Json, values: Values) -> Json:
     secret = values("custom.mesos_credentials_secret")
     pod["volumes"] += [
         {"name": "credentials", "secret": {"secretName": secret}},
-        {"name": "tls", "projected": {"sources": values.secret_sources(_TLS_SECRET)}},  # empty where no Secret is named
+        {"name": "tls", "projected": {"sources": values.secret_sources(_TLS_SECRET)}},  # empty without a Secret
     ]
     return deployment
 
 
 def service(values: Values) -> Json:
-    """Return the Service through which frameworks reach a master; one that does not lead sends them on."""
+    """Return the Service through which frameworks reach any master; one that does not lead redirects them."""
     return {
         "apiVersion": "v1",
         "kind": "Service",

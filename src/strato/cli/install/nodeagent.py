@@ -13,7 +13,7 @@ _PORT: Final = 3300
 
 
 def daemonset(values: Values) -> Json:
-    """Return it: as root, for it writes other containers' quotas, and with no other rights on the host."""
+    """Return the DaemonSet, whose pods run as root to write containers' quotas, without further rights on the host."""
     tag = values.first("basic.agent_image_tag_version", "basic.image_tag_version")
     paths = {"cgroup": "/sys/fs/cgroup", "proc": "/proc", "sys": "/sys"}
     lending = {

@@ -1,4 +1,4 @@
-"""What each component may do in a cluster, and no more; the end-to-end tests run them under exactly these roles."""
+"""RBAC rules of each component; the end-to-end tests run the components under exactly these roles."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def scheduler_rules() -> list[Json]:
         # Kubernetes 1.36 asks for the right to bind a claim beside that to write its status
         _rule(("patch",), "resource.k8s.io", "resourceclaims", "resourceclaims/status", "resourceclaims/binding"),
         _rule(("patch",), "scheduling.volcano.sh", "podgroups", "podgroups/status", "queues/status"),
-        # root and default, when they are missing; annotations in which plugins remember
+        # creates queues root and default when missing; plugins keep state in annotations
         _rule(("create", "patch"), "scheduling.volcano.sh", "queues"),
         _rule(("patch",), "shard.volcano.sh", "nodeshards/status"),
     ]
 
 
 def controller_rules() -> list[Json]:
-    """Owns Volcano's kinds and makes what jobs need: pods, services, their keys and hosts, claims, policies."""
+    """Writes Volcano's kinds and creates what jobs need: pods, services, secrets, config maps, claims, policies."""
     from strato.api import catalog
 
     training = list(dict.fromkeys(kind.plural for kind in catalog.TRAINING))
@@ -51,7 +51,7 @@ def controller_rules() -> list[Json]:
         _rule(("patch", "update"), "batch.volcano.sh", "jobs/status", "cronjobs/status"),
         # blockOwnerDeletion of what jobs own, where a cluster checks it
         _rule(("update",), "batch.volcano.sh", "jobs/finalizers", "cronjobs/finalizers"),
-        _rule((*_READ, "create", "delete"), "bus.volcano.sh", "commands"),  # jobs are ended by one, too
+        _rule((*_READ, "create", "delete"), "bus.volcano.sh", "commands"),  # by which controllers end jobs
         _rule(_READ, "config.volcano.sh", "colocationconfigurations"),
         _rule((*_READ, "patch", "update"), "flow.volcano.sh", "jobflows", "jobtemplates"),
         _rule(("patch", "update"), "flow.volcano.sh", "jobflows/status", "jobtemplates/status"),
@@ -72,15 +72,15 @@ def controller_rules() -> list[Json]:
         _rule(_READ, "autoscaling.k8s.io", "verticalpodautoscalers"),
         _rule(("patch",), "autoscaling.k8s.io", "verticalpodautoscalers/status"),
         _rule((*_READ, "create", "patch"), "autoscaling.k8s.io", "verticalpodautoscalercheckpoints"),
-        _rule(("get", "create", "patch", "delete"), "autoscaling", "horizontalpodautoscalers"),  # of elastic trainings
+        _rule(("get", "create", "patch", "delete"), "autoscaling", "horizontalpodautoscalers"),  # elastic trainings
         _rule(("list",), "metrics.k8s.io", "pods", "nodes"),
         _rule((*_READ, "create", "patch", "delete"), "", "pods"),
-        _rule(("patch",), "", "pods/resize"),  # of pods whose vertical autoscaler says so
+        _rule(("patch",), "", "pods/resize"),  # pods resized in place by a VerticalPodAutoscaler
         _rule(("patch",), "", "pods/status"),
         _rule(_CRUD, "", "services", "configmaps", "secrets"),
         _rule(("list", "watch"), "", "services"),
         _rule(("get", "create"), "", "persistentvolumeclaims"),
-        _rule((*_READ, "patch"), "", "nodes"),  # ratios of cpu overcommit
+        _rule((*_READ, "patch"), "", "nodes"),  # annotations with the cpu overcommit ratio
         _rule(("patch",), "", "nodes/status"),
         _rule(("create", "patch"), "", "events"),
         _rule(_CRUD, "networking.k8s.io", "networkpolicies"),
@@ -91,7 +91,7 @@ def controller_rules() -> list[Json]:
         _rule(("list",), "apps", "deployments"),  # Kubeflow's own operator, beside which training jobs are left alone
         # those that launch MPI jobs, and those of TrainJobs
         _rule((*_READ, "create", "patch", "delete"), "batch", "jobs"),
-        # an MPI job of v1 starts ranks by commands in its workers; who grants that right has to have it
+        # an MPIJob v1 starts ranks by exec into its workers; Kubernetes lets only a holder of that right grant it
         _rule(("get", "create"), "", "pods/exec"),
         _rule(("get", "create"), "", "serviceaccounts"),
         _rule(("get", "create", "patch"), _RBAC, "roles", "rolebindings"),
@@ -111,7 +111,7 @@ def agent_rules() -> list[Json]:
 
 
 def mesos_rules() -> list[Json]:
-    """Reads what room there is; holds room of nodes; makes the queues of roles."""
+    """Reads nodes and pods to compute offers; reserves resources on nodes; creates the queues of roles."""
     return [
         _rule(_READ, "", "pods", "nodes"),
         _rule(("patch",), "", "nodes"),
@@ -141,7 +141,7 @@ def webhook_rules(names: Sequence[str]) -> list[Json]:
         submitted.setdefault(kind.group, []).append(kind.plural)
     return [
         _rule(("list",), "scheduling.volcano.sh", "queues"),
-        _rule(("list", "watch"), "scheduling.volcano.sh", "podgroups"),  # applications, where a file limits them
+        _rule(("list", "watch"), "scheduling.volcano.sh", "podgroups"),  # counted for YARN's limits
         _rule(("get",), "", "namespaces"),
         _rule(("list",), "autoscaling.k8s.io", "verticalpodautoscalers"),
         _rule(("get",), _TRAINER, "trainingruntimes", "clustertrainingruntimes"),

@@ -218,11 +218,11 @@ WITHOUT_EFFECT: dict[str, str] = {
     "service.ipFamilyPolicy": "Services take the cluster's address family",
     "service.ipFamilies": "Services take the cluster's address family",
 }
-"""Values of Volcano's chart that mean nothing here, and why: a values file of its users is taken as it is."""
+"""Values of Volcano's chart without effect here, and why; accepted, so that its users' values files work unchanged."""
 
 
 class Values(Protocol):
-    """Where manifests get values from."""
+    """Source of the manifests' values: `Chosen` returns the values themselves, the chart's marks."""
 
     @property
     def namespace(self) -> str:
@@ -251,7 +251,7 @@ class Values(Protocol):
 
 
 class Chosen:
-    """Values as chosen on a command line.
+    """Values chosen on a command line: defaults overlaid by files and settings.
 
     Args:
         files: Texts of values files, later ones win.
@@ -345,7 +345,7 @@ class Chosen:
 
 
 def _laid_over(present: Any, given: Any) -> Any:
-    """Return a value with another one laid over it, as Helm does: maps key by key, null takes a key away."""
+    """Return a value overlaid by another one, as Helm does: maps key by key; null removes a key."""
     if not isinstance(present, dict) or not isinstance(given, dict):
         return given
     merged = {**present, **{key: _laid_over(present.get(key), value) for key, value in given.items()}}

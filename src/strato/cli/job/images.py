@@ -1,4 +1,4 @@
-"""What becomes of a job's images on the embedded cluster of this machine; said when it is made."""
+"""Warn, when a job is created, about images that the embedded cluster of this machine replaces."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ELSEWHERE: Final = "busybox"
 
 
 def default_image(ctx: click.Context) -> str:
-    """Return the image of who names none: this machine's own root if pods run here, busybox elsewhere."""
+    """Return the image of a job that names none: this machine's own root if pods run here, else busybox."""
     if _home_of_pods(ctx) is None:
         return _ELSEWHERE
     from strato.node.images.store import HOST_IMAGE
@@ -32,7 +32,7 @@ def _home_of_pods(ctx: click.Context) -> Home | None:
 
 
 def warn_about_images(ctx: click.Context, job: Json) -> None:
-    """Say which containers run on something other than their image, when the cluster's pods run on this machine."""
+    """Print which containers will not run on their image; only for a cluster whose pods run on this machine."""
     home = _home_of_pods(ctx)
     owner = home.owner() if home is not None else None
     if home is None or owner is None or (owner.options.get("images") or {}).get("strict_images"):
@@ -51,7 +51,7 @@ def warn_about_images(ctx: click.Context, job: Json) -> None:
 
 
 def _images_with_commands(job: Json) -> Iterator[str]:
-    """Yield the image of each container that names a command: others are pulled."""
+    """Yield the image of each container with a command; images of containers without one are always pulled."""
     for task in (job.get("spec") or {}).get("tasks") or ():
         spec = (task.get("template") or {}).get("spec") or {}
         for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):

@@ -55,7 +55,7 @@ def duration(job: Json, now: float) -> str:
 
 
 async def _reasons(cluster: Cluster, namespace: str, jobs: Sequence[Json], _: Sequence[Json]) -> dict[str, str]:
-    """Return in a word why jobs wait or have failed, by uid."""
+    """Return, by uid, a word that says why the job waits or has failed."""
     return {uid: report.code for uid, report in (await reports_of_jobs(cluster, namespace, jobs)).items()}
 
 

@@ -1,4 +1,4 @@
-"""``strato job logs``: what the pods of a job print, also of those that start later."""
+"""``strato job logs``: the output of a job's pods, with ``--follow`` also of pods that start later."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def print_logs(
 
 
 async def print_reason(cluster: Cluster, namespace: str, name: str) -> None:
-    """Say on standard error why a job failed or cannot go on; nothing when it completed or goes on."""
+    """Print on standard error why a job failed or cannot go on; nothing when it completed or runs."""
     report = await report_on_job(cluster, namespace, name)
     if report is not None and report.code:
         click.echo(f"{report.key} is {report.state}: {report.summary}", err=True)

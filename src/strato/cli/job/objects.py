@@ -1,4 +1,4 @@
-"""A job and everything it is made of, read together: what ``top`` and ``tree`` show."""
+"""Read a job with the objects it owns, for ``top`` and ``tree``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OWNED = (catalog.SERVICE, catalog.CONFIGMAP, catalog.SECRET, catalog.NETWORKPOL
 
 @dataclass(frozen=True, slots=True)
 class JobObjects:
-    """One reading of a job."""
+    """A job and the objects it owns, as read at one time."""
 
     job: Json
     groups: Sequence[Json]
@@ -40,7 +40,7 @@ def task_of(pod: Json) -> str:
 async def read_objects(cluster: Cluster, namespace: str, name: str, *, others: bool = True) -> JobObjects:
     """Read a job with its pod group, pods and, if asked for, whatever else it owns.
 
-    What we may not read (secrets, often) is left out.
+    Kinds that the user may not read (often secrets) are left out.
 
     Raises:
         ApiError: The job does not exist, or the server did not answer.

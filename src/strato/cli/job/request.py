@@ -1,4 +1,4 @@
-"""What a user asks of a job, from flags or from a script's lines, and the manifest that follows."""
+"""A job as a user requests it, by flags or by a script's lines, and its manifest."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class JobRequest:
     image: str
     command: Sequence[str] = ()
     replicas: int = 1
-    """Pods; of an array those of each element."""
+    """Number of pods; in an array, of each element."""
     min_available: int = 1
     resources: Resources
     scheduler: str = "volcano"
@@ -38,7 +38,7 @@ class JobRequest:
     priority: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     time_seconds: int | None = None
-    """What each pod may run; None is for ever."""
+    """How long each pod may run; None sets no limit."""
     array: Array | None = None
     after: Sequence[Dependency] = ()
     mail: Sequence[str] = ()
@@ -77,7 +77,7 @@ class JobRequest:
         return container
 
     def _make_array(self, spec: Json, task: Json, array: Array) -> None:
-        """Make one element of each index; those of several pods are partitions, each a gang."""
+        """Make one element for each index; elements of several pods become partitions, each of them a gang."""
         elements = len(array.indexes)
         task["replicas"] = spec["minSuccess"] = elements * self.replicas
         spec["minAvailable"] = self.replicas
@@ -99,18 +99,18 @@ class JobRequest:
 
 
 class Checks:
-    """Reads options; what is wrong with them is said together."""
+    """Parses options and collects their problems, which `done` raises together."""
 
     def __init__(self, what: str) -> None:
         self._what = what
         self.problems: list[Problem] = []
 
     def problem(self, flag: str, text: str) -> None:
-        """Note what is wrong with an option."""
+        """Add a problem with an option."""
         self.problems.append(Problem(flag, text))
 
     def done(self) -> None:
-        """Raise `InvalidInput` when something was wrong."""
+        """Raise `UsageError` for one problem, `InvalidInput` for several."""
         if len(self.problems) == 1:
             raise UsageError(f"{self.problems[0].where}: {self.problems[0].message}")
         if self.problems:
@@ -142,11 +142,11 @@ class Checks:
         return self._read(flag, text, parse_array, None) if text else None
 
     def after(self, words: Sequence[str], flag: str = "--after") -> tuple[Dependency, ...]:
-        """Read what is waited for."""
+        """Read the jobs that this one starts after."""
         return tuple(one for word in words for one in self._read(flag, word, parse_after, ()))
 
     def mail(self, addresses: str, types: str | None) -> tuple[tuple[str, ...], tuple[MailType, ...]]:
-        """Read who is told what; without addresses nobody."""
+        """Read the mail addresses and the kinds of events they get; without addresses no mail is sent."""
         wanted = self._read("--mail-type", types, parse_types, ()) if types is not None else tuple(MailType)
         if not addresses:
             return (), ()

@@ -1,4 +1,4 @@
-"""Requests and limits of a pod, as given on a command line: they agree, or everything wrong with them is said."""
+"""Requests and limits of a pod, as given on a command line, made consistent; problems are reported together."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from dataclasses import dataclass
 from strato.api.quantity import InvalidQuantity, parse
 
 DEFAULT = {"cpu": "1000m", "memory": "100Mi"}
-"""What a pod gets when nothing is said."""
+"""Requests and limits of a pod when no option names any."""
 GPU = "nvidia.com/gpu"
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a pod is given."""
+    """Requests and limits of a pod."""
 
     requests: Mapping[str, str]
     limits: Mapping[str, str]
 
 
 def agree(requests: str | None, limits: str | None, gpus: int, problem: Callable[[str, str], None]) -> Resources:
-    """Return requests and limits: one that is not given is as the other one.
+    """Return requests and limits; whichever is not given is copied from the other one.
 
     Args:
-        requests: None when not given; empty is none.
-        limits: Likewise.
-        gpus: Per pod, beside those.
+        requests: ``--requests``; None when not given; empty requests nothing.
+        limits: ``--limits``; None when not given; empty sets none.
+        gpus: ``--gpus``: GPUs per pod, added to both.
         problem: Called with flag and text for everything that is wrong.
     """
     asked = _read(requests, "--requests", problem)
@@ -36,7 +36,7 @@ def agree(requests: str | None, limits: str | None, gpus: int, problem: Callable
     if limits is None:
         most = dict(asked)
     for name in {*asked, *most}:
-        if _is_extended(name):  # it cannot be overcommitted
+        if _is_extended(name):  # extended resources cannot be overcommitted: request and limit must be equal
             asked.setdefault(name, most.get(name, ""))
             most.setdefault(name, asked[name])
     if gpus:
@@ -50,7 +50,7 @@ def agree(requests: str | None, limits: str | None, gpus: int, problem: Callable
 
 
 def _read(text: str | None, flag: str, problem: Callable[[str, str], None]) -> dict[str, str]:
-    """Read pairs; what is wrong with any of them is reported, and it is left out."""
+    """Parse ``NAME=QUANTITY`` pairs; report wrong ones to ``problem`` and leave them out."""
     found: dict[str, str] = {}
     for part in text.split(",") if text else []:
         name, _, quantity = (word.strip() for word in part.partition("="))

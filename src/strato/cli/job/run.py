@@ -154,7 +154,7 @@ def request_of(namespace: str, flags: Mapping[str, Any]) -> JobRequest:
 
 
 def _from_file(ctx: click.Context, filename: str, namespace: str) -> tuple[Json, str]:
-    """Return the job of a file and its namespace; flags about the job would be ignored."""
+    """Return the job of a file and its namespace; refuse flags about the job, as the file describes it."""
     given = [name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
     ignored = [option for option in ctx.command.params if option.name in given and option.name not in NOT_IN_FILE]
     if ignored:

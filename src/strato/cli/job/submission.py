@@ -1,4 +1,4 @@
-"""Hand a job to a cluster: look up what it waits for, store its script beside it, ask whether mail can be sent."""
+"""Create a job: pin the jobs it waits for, store its script in a ConfigMap, warn if mail cannot be sent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from strato.client.cluster import Cluster, Json
 from strato.errors import ApiError, NotFound
 
 _MAIL_SECONDS = 5.0
-"""How long the controllers have to say whether mail can be sent."""
+"""How long the CLI waits for the controllers' annotation on whether mail can be sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,12 +51,12 @@ async def submit(
     text: str | None = "run job {name} successfully",
     show: bool = True,
 ) -> Json | None:
-    """Create a job and say so.
+    """Create a job and print a message about it.
 
     Args:
-        cluster: Where.
-        submission: What.
-        dry_run: ``server`` only asks; then nothing is returned.
+        cluster: Where the job is created.
+        submission: The job and its ConfigMap.
+        dry_run: With ``server`` the request is a dry run, and nothing is returned.
         output: ``json``, ``yaml`` or ``name`` prints the job, instead of the text.
         text: What to print; None prints nothing.
         show: Whether what the server would create is printed.
@@ -95,7 +95,7 @@ async def submit(
 
 
 async def _pin(cluster: Cluster, job: Json, namespace: str) -> None:
-    """Add the uids of the jobs that are waited for, so that no later one of their names is taken for them."""
+    """Add the uids of the jobs that this one waits for: a later job of the same name is another one."""
     pinned, missing = [], []
     for dependency in parse_after(job["metadata"]["annotations"][AFTER]):
         try:
@@ -110,7 +110,7 @@ async def _pin(cluster: Cluster, job: Json, namespace: str) -> None:
 
 
 async def _give(cluster: Cluster, script: Json, job: Json) -> None:
-    """Let the script go with its job."""
+    """Make the job the owner of its script's ConfigMap, so that both are deleted together."""
     owner = {"apiVersion": catalog.VCJOB.api_version, "kind": catalog.VCJOB.name}
     owner |= {member: job["metadata"][member] for member in ("name", "uid")}
     metadata = script["metadata"]
@@ -119,7 +119,7 @@ async def _give(cluster: Cluster, script: Json, job: Json) -> None:
 
 
 async def _say_about_mail(cluster: Cluster, namespace: str, name: str) -> None:
-    """Say when no mail will be sent: the controllers note on the job whether they can."""
+    """Warn if no mail will be sent: the controllers annotate the job with whether they can send it."""
     state = ""
 
     async def look(objects: Sequence[Objects]) -> bool:

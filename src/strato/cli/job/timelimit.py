@@ -12,7 +12,7 @@ _SLURM = re.compile(
 )
 _UNLIMITED = frozenset({"0", "-1", "infinite", "unlimited"})
 _LARGEST = 2**31 - 1
-"""Of ``activeDeadlineSeconds``."""
+"""Largest value of ``activeDeadlineSeconds``."""
 
 
 def parse_time_limit(text: str) -> int | None:
@@ -22,7 +22,7 @@ def parse_time_limit(text: str) -> int | None:
     hours and minutes, or all three.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is no time limit.
     """
     if text.lower() in _UNLIMITED:
         return None

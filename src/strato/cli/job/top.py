@@ -1,4 +1,4 @@
-"""``strato job top``: what the tasks of a job ask for, and what they use where the cluster measures it."""
+"""``strato job top``: the requests of a job's tasks, and their usage where the cluster measures it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEADERS = ("Task", "Pods", "Running", "CPU(requested)", "CPU(used)", "Memory(req
 _ENDED = ("Succeeded", "Failed")
 
 Usage = Mapping[str, tuple[int, int]]
-"""Pod to millicores and bytes."""
+"""Millicores and bytes by pod."""
 
 
 async def read_usage(cluster: Cluster, namespace: str, job: str) -> Usage | None:

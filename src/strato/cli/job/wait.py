@@ -22,11 +22,11 @@ from strato.errors import Forbidden, Gone, NotFound, TooManyRequests, Unavailabl
 
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.2, 5.0
 _EXPLAIN_SECONDS = 5.0
-"""Of a job that has waited this long is said why."""
+"""After this time, `_Follower.advise` prints why a job still waits."""
 _LOOK_SECONDS = 2.0
-"""While the job of a flow's step is missing, all is read again after so long: the flow may have ended without it."""
+"""Interval of listing again while a flow has not created a job yet: the flow may end without creating it."""
 _MOST_REPORTED = 10
-"""Of so many jobs at once."""
+"""`_Follower.advise` explains at most so many jobs."""
 _FLOW_ENDED = frozenset({"Succeed", "Failed", "Terminating"})
 FINISHED = frozenset({"Completed", "Failed", "Terminated", "Aborted"})
 
@@ -40,9 +40,9 @@ async def wait_until_completed(
     """Wait until jobs have ended.
 
     Raises:
-        VerbFailed: One did not complete, with the reason; or as `wait_for_jobs`.
+        VerbFailed: A job did not complete, with the reason; or as `wait_for_jobs`.
     """
-    await cluster.list(catalog.VCJOB, namespace, limit=1)  # one that never answers is a wrong address, not a restart
+    await cluster.list(catalog.VCJOB, namespace, limit=1)  # fails on a wrong address, where watching retries
     phases = await wait_for_jobs(cluster, namespace, names, timeout_seconds)
     bad = []
     for name, phase in phases.items():
@@ -124,7 +124,7 @@ def _explain(name: str, namespace: str) -> str:
 
 
 async def _follow(cluster: Cluster, namespace: str, follower: _Follower) -> bool:
-    """List, then watch until done or the watch ends; return whether the watch brought anything."""
+    """List, then watch until all jobs have ended or the watch ends; return whether the server delivered anything."""
     moved = False
     try:
         page = await cluster.list(catalog.VCJOB, namespace, field_selector=follower.selector)
@@ -151,10 +151,10 @@ async def _follow(cluster: Cluster, namespace: str, follower: _Follower) -> bool
 
 
 async def _check_steps(cluster: Cluster, namespace: str, missing: Sequence[str]) -> None:
-    """See that a flow is going to make the jobs that are not there.
+    """Check that a JobFlow is still going to create each missing job.
 
     Raises:
-        VerbFailed: A job will not be made.
+        VerbFailed: A job will not be created.
     """
     try:
         flows = (await cluster.list(catalog.JOBFLOW, namespace)).items
@@ -185,7 +185,7 @@ class _Follower:
 
     @property
     def selector(self) -> str:
-        """Narrows the watch when there is one job only."""
+        """Field selector that narrows the watch if there is one job only."""
         return f"metadata.name={self._names[0]}" if len(self._names) == 1 else ""
 
     @property
@@ -197,7 +197,7 @@ class _Follower:
         return not self.unfinished
 
     def replace(self, jobs: Sequence[Json]) -> list[str]:
-        """Take the jobs that there are; return the names of those that are missing."""
+        """Observe the listed jobs; return the names of awaited jobs that are missing."""
         for job in jobs:
             self.observe(job, deleted=False)
         return sorted({*self._names} - {job["metadata"]["name"] for job in jobs})
@@ -216,7 +216,7 @@ class _Follower:
             self._print(line)
 
     async def advise(self, clock: Clock, namespace: str, why: Why) -> None:
-        """Say once why a job waits or cannot go on, and how to learn more."""
+        """Print, once, why jobs wait or cannot go on, and the command that explains more."""
         await clock.sleep(_EXPLAIN_SECONDS)
         for name in self.unfinished[:_MOST_REPORTED]:
             report = await why(name)
@@ -228,7 +228,7 @@ class _Follower:
             more = "more" if reason else "why"
             word = "still waits" if waits else "does not go on"
             click.echo(f"{begin}{name} {word}{reason}; '{_explain(name, namespace)}' says {more}", err=True)
-            if self._live and len(self._names) == 1:  # the line that was written over
+            if self._live and len(self._names) == 1:  # print again the progress line that this overwrote
                 self._print(self._shown[name])
 
     def _print(self, line: str) -> None:
@@ -247,8 +247,8 @@ def progress_line(job: Json) -> str:
     status = job.get("status", {})
     total = sum(task.get("replicas", 0) for task in job.get("spec", {}).get("tasks", ()))
     phase = status.get("state", {}).get("phase", "Pending")
-    if phase in FINISHED:  # its counters are emptied with its pods
+    if phase in FINISHED:  # the controller resets the counters when pods are deleted
         return f"{job['metadata']['name']}: {phase}"
     counters = [f"{status[name]} {name}" for name in ("pending", "running", "succeeded", "failed") if status.get(name)]
-    none = "no pods yet" if phase == "Pending" else "no pods"  # of a job that ends they may be gone already
+    none = "no pods yet" if phase == "Pending" else "no pods"  # a job that is ending may have had pods
     return f"{job['metadata']['name']}: {phase}, {', '.join(counters) or none} of {total}"

@@ -1,4 +1,4 @@
-"""Why a cron job makes no job, and what has become of those it made; pure."""
+"""Why a cron job creates no job, and how the jobs it created fare; pure."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def cron_report(cron: Json, facts: Facts, report_of: Callable[[Json, Facts], Rep
 
     Args:
         cron: The cron job.
-        facts: Its jobs and what belongs to them.
-        report_of: Says why a job is as it is.
+        facts: Its jobs with their pods, pod groups and events.
+        report_of: Returns the report on a job.
     """
     meta, spec, status = cron["metadata"], cron.get("spec") or {}, cron.get("status") or {}
     jobs = sorted(owned_by(facts.jobs, cron), key=lambda job: str(job["metadata"].get("creationTimestamp") or ""))
@@ -53,6 +53,6 @@ def cron_report(cron: Json, facts: Facts, report_of: Callable[[Json, Facts], Rep
 
 
 def _following(schedule: str, zone: str | None, now: float | None) -> str:
-    """Say when the next job is due; nothing where no time is known, as in files."""
+    """Say when the next job is due; nothing for objects from files, which have no current time."""
     times = Schedule(schedule, find_zone(None if names_its_zone(schedule) else zone))
     return "" if now is None else f", the next one is at {format_time(times.next_after(now))}"

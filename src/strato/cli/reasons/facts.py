@@ -1,4 +1,4 @@
-"""The objects that reasons are found in, as one reading of a cluster or of files has them."""
+"""The objects in which reasons are found, as read together from a cluster or from files."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from strato.client.cluster import Json
 
 @dataclass(slots=True)
 class Facts:
-    """Objects around the one that is asked about.
+    """Objects that belong to the one that is asked about.
 
     Attributes:
         pods: Pods that may be its own.
         groups: Pod groups that may be its own.
         events: Events of its namespace.
         jobs: Jobs that it may own, of either kind.
-        replica_sets: Those that it may own.
-        now: When all of it was read, in seconds since the epoch; None in files.
+        replica_sets: ReplicaSets that it may own.
+        now: When the cluster was read, in seconds since the epoch; None for files.
     """
 
     pods: Sequence[Json] = ()
@@ -43,17 +43,17 @@ class Facts:
         return self._events.get(uid_of(obj), [])
 
     def pods_of(self, *owners: Json) -> list[Json]:
-        """Return the pods whose owner is one of these."""
+        """Return the pods that one of the given objects owns."""
         return owned_by(self.pods, *owners)
 
     def reasons_of(self, pods: Iterable[Json]) -> dict[str, StateReason]:
-        """Return why pods are as they are, by name; those are left out that are as they should be."""
+        """Return, by name, why pods failed, cannot start or wait; pods that run or succeeded are left out."""
         found = ((pod["metadata"]["name"], pod_reason(pod, self.events_of(pod))) for pod in pods)
         return {name: reason for name, reason in found if reason is not None}
 
 
 def owned_by(objects: Iterable[Json], *owners: Json) -> list[Json]:
-    """Return the objects that one of these owns; in files without uids by kind and name."""
+    """Return the objects that one of the owners owns, by uid; for files, whose objects have none, by kind and name."""
     uids = {uid_of(owner) for owner in owners} - {""}
     names = {(_namespace(owner), owner.get("kind"), owner["metadata"]["name"]) for owner in owners if not uid_of(owner)}
 

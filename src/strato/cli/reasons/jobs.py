@@ -14,7 +14,7 @@ from strato.cli.reasons.report import Report, StateReason
 from strato.client.cluster import Json
 
 _REFUSED: Final = ("FailedCreate", "PodGroupError", "PVCError", "PluginError", "TrainJobResourcesCreationFailed")
-"""Reasons of events that say why something of a job cannot be made."""
+"""Event reasons under which controllers report that a pod, pod group or claim of a job cannot be created."""
 _REFUSALS: Final = (
     (re.compile(r"exceeded quota: ([^,]+)"), "QuotaExceeded", "free some of quota {0}, or have it raised"),
     (re.compile(r"must specify .*quota|failed quota: ([^:]+)"), "QuotaExceeded", "set what quota {0} asks for"),
@@ -31,7 +31,7 @@ _REFUSALS: Final = (
     (re.compile(r"exists but does not belong"), "NameTaken", "delete that pod, or rename the job"),
     (re.compile(r"is forbidden"), "Forbidden", ""),
 )
-"""What refusals of pods say, the word for it, and what to do."""
+"""Messages by which pods are refused, with a word for a column and a hint."""
 _RESOURCE: Final = re.compile(r"(?:Insufficient|insufficient|overused) ([a-z][\w./-]*\w)")
 _PODS: Final = "its pods"
 _SUSPENDED: Final = ("Aborting", "Aborted")
@@ -83,7 +83,7 @@ def _failed(job: Json, pods: Sequence[Json], failed: Mapping[str, StateReason], 
 
 
 def _stopped(job: Json, phase: str, failed: Mapping[str, StateReason], events: Sequence[Json]) -> Report:
-    """Say who or what suspended or terminated a job."""
+    """Report on a suspended or terminated job: who or what had it suspended or terminated."""
     action = _ACTIONS[phase]
     code, why = stated(failed, replicas(job))
     cause = _cause(job, action, events)
@@ -105,7 +105,7 @@ def _stopped(job: Json, phase: str, failed: Mapping[str, StateReason], events: S
 
 
 def _cause(job: Json, action: str, events: Sequence[Json]) -> str:
-    """Return what had the controller act: as it noted in the job's status, else as events tell."""
+    """Return what made the controller act: from the job's status, else from events."""
     state = (job.get("status") or {}).get("state") or {}
     if state.get("message"):
         return str(state["message"])
@@ -189,7 +189,7 @@ def _live(job: Json, phase: str, pods: Sequence[Json], reasons: Mapping[str, Sta
 
 
 def waiting_code(reason: str, message: str) -> str:
-    """Return a word for a column that says what is waited for: of a resource which one."""
+    """Return a word for a column that says what a job waits for; if for a resource, with its name."""
     found = _RESOURCE.search(message)
     if found and "queue resource quota" in message:
         return f"QueueQuota {found[1]}"
@@ -212,7 +212,7 @@ def _groups(job: Json, facts: Facts) -> list[Json]:
 
 
 def _dependencies(job: Json, pods: Sequence[Json]) -> list[str]:
-    """Name the tasks without pods that come after others."""
+    """Name the tasks that have no pods yet because they depend on others."""
     have = Counter(task_of(pod) for pod in pods)
     notes = []
     for task in (job.get("spec") or {}).get("tasks") or ():
@@ -232,7 +232,7 @@ def task_of(pod: Json) -> str:
 
 
 def stated(reasons: Mapping[str, StateReason], total: int) -> tuple[str, str]:
-    """Return the word and the sentence for the pods that have reasons, of so many pods in all."""
+    """Return the code and the sentence that sum up the reasons of an owner's pods, ``total`` in all."""
     if not reasons:
         return "", ""
     texts = Counter((reason.code, reason.text) for reason in reasons.values())
@@ -250,12 +250,12 @@ def stated(reasons: Mapping[str, StateReason], total: int) -> tuple[str, str]:
 
 
 def of_one(text: str) -> str:
-    """Return what is said of a pod as said of the only one of its owner."""
+    """Reword a sentence about a pod ("it …") for an owner that has only this pod ("its pod …")."""
     return f"its pod {text.removeprefix('it ')}" if text.startswith("it ") else text
 
 
 def of_many(pods: str, text: str) -> str:
-    """Return what is said of a pod as said of several."""
+    """Reword a sentence about a pod ("it is …") for several pods ("… are …")."""
     for one, many in (("it is ", "are "), ("it was ", "were "), ("it has ", "have "), ("it ", "")):
         if text.startswith(one):
             return f"{pods} {many}{text.removeprefix(one)}"
@@ -268,11 +268,11 @@ def _most_common(reasons: Mapping[str, StateReason]) -> tuple[str, str]:
 
 
 def creation_refusal(events: Sequence[Json], since: str = "") -> tuple[str, str, list[str]] | None:
-    """Return why pods or other objects cannot be made, as the newest event says: a word, a sentence, what to do.
+    """Return why a job's objects cannot be created, by the newest event: a code, a sentence, hints; None without one.
 
     Args:
-        events: About their owner.
-        since: What is older has been overcome: pods were made after it.
+        events: Events about the job.
+        since: Time of the newest pod: older events are ignored, since creation succeeded after them.
     """
     found = [event for event in warnings(events) if event.get("reason") in _REFUSED and when(event) >= since[:19]]
     if not found:
@@ -291,7 +291,7 @@ def creation_refusal(events: Sequence[Json], since: str = "") -> tuple[str, str,
 
 
 def _classified(message: str) -> tuple[str, list[str]]:
-    """Return the word for a refusal and what to do about it; "" for one that is not known."""
+    """Return the code and the hints of a refusal by its message; "" for an unknown one."""
     for form, word, hint in _REFUSALS:
         matched = form.search(message)
         if matched:
@@ -301,14 +301,14 @@ def _classified(message: str) -> tuple[str, list[str]]:
 
 
 def _plain(message: str) -> str:
-    """Return an event's message without what its reason says already."""
+    """Return an event's message without the beginning that repeats the event's reason."""
     for begin in ("Error creating pods: ", "Error creating: ", "Failed to create PVC, err: "):
         message = message.removeprefix(begin)
     return message
 
 
 def run_hints(obj: Json, reasons: Sequence[StateReason], logs: str) -> list[str]:
-    """Return what to do about reasons, and the command that prints the logs where these may say more."""
+    """Return the reasons' hints, and the command that prints the logs if these may say more."""
     hints = list(dict.fromkeys(reason.hint for reason in reasons if reason.hint))
     if any(reason.code.startswith(("exit code", "SIG", "CrashLoop")) for reason in reasons):
         hints.append(f"{logs}{_namespace(obj)}")
@@ -346,7 +346,7 @@ def _namespace(obj: Json) -> str:
 
 
 def phase_of(job: Json) -> str:
-    """Return a job's phase; one that nobody looked at yet is pending."""
+    """Return a job's phase; Pending if its controller has not set one yet."""
     return str(((job.get("status") or {}).get("state") or {}).get("phase") or "Pending")
 
 

@@ -12,12 +12,12 @@ from strato.cli.reasons.report import StateReason
 from strato.client.cluster import Json
 
 OUR_SCHEDULERS: Final = ("", "volcano", "default-scheduler", "poseidon")
-"""Names that Strato's scheduler or a cluster's own one answers to."""
+"""Values of ``schedulerName`` that Strato's scheduler, or the cluster's default one, serves."""
 _NO_IMAGE: Final = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ErrImageInspect")
 _STARTING: Final = ("ContainerCreating", "PodInitializing", "")
 _SHELL_CODES: Final = {126: "found but not executable", 127: "command not found"}
 _SIGNALLED: Final = 128
-"""Shells and container runtimes add the number of the signal that ended a process."""
+"""Exit codes above this mean a signal: shells and container runtimes report 128 plus its number."""
 _MISSING: Final = re.compile(r'(configmap|secret|persistentvolumeclaim) "?([^"\s]+)"? not found', re.IGNORECASE)
 _KIND_OF: Final = {"configmap": "ConfigMap", "secret": "Secret", "persistentvolumeclaim": "PersistentVolumeClaim"}
 _LONGEST_MESSAGE: Final = 300
@@ -65,14 +65,14 @@ def _failed(pod: Json, status: Json) -> StateReason:
 
 
 def _first_failure(status: Json) -> tuple[str, Json] | None:
-    """Return the container that failed first, which mostly is why others ended."""
+    """Return the container that failed first, whose failure mostly caused those of the others."""
     ends = [(who, (container.get("state") or {}).get("terminated")) for who, container in _containers(status)]
     failed = [(who, end) for who, end in ends if end and end.get("exitCode")]
     return min(failed, key=lambda one: one[1].get("finishedAt") or "", default=None)
 
 
 def container_end(who: str, end: Json, pod: Json) -> StateReason:
-    """Say how a container ended."""
+    """Return the reason for a container's end: its exit code, signal or OOM kill."""
     code, reason, message = end.get("exitCode", 0), end.get("reason", ""), _line(end.get("message", ""))
     if reason == "OOMKilled":
         limit = _memory_limit(pod, who.rpartition(" ")[2])
@@ -167,7 +167,7 @@ def _not_running(who: str, container: Json, pod: Json) -> StateReason | None:
 
 
 def _not_started(pod: Json, status: Json, events: Iterable[Json]) -> StateReason | None:
-    """Say what hinders a pod whose containers are being made or do not get ready; only events tell that."""
+    """Return, from events alone, what hinders a pod whose containers are being created or do not become ready."""
     uid = pod["metadata"].get("uid")
     mine = [event for event in warnings(events) if (event.get("involvedObject") or {}).get("uid") == uid]
     runs = status.get("phase") == "Running" or any(
@@ -223,6 +223,6 @@ def when(event: Json) -> str:
 
 
 def _line(message: str) -> str:
-    """Return a message as one line of bearable length."""
+    """Return a message as one line, shortened if it is long."""
     text = "; ".join(line.strip() for line in message.splitlines() if line.strip())
     return text if len(text) <= _LONGEST_MESSAGE else f"{text[:_LONGEST_MESSAGE]}…"

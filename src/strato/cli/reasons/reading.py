@@ -1,4 +1,4 @@
-"""Read what a reason is found in: from a cluster, or from the objects of files."""
+"""Read the facts in which a reason is found, from a cluster or from files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TRAINING_LABELS = {
     catalog.TFJOB.group: "training.kubeflow.org/job-name",
     catalog.TRAINJOB.group: JOBSET_NAME,
 }
-"""By group: what the pods of a training have its name in."""
+"""By API group: the label of a training job's pods that holds its name."""
 KINDS: dict[str, tuple[Kind, ...]] = {
     "pod": (catalog.POD,),
     "job": (catalog.VCJOB, catalog.JOB),
@@ -36,24 +36,24 @@ KINDS: dict[str, tuple[Kind, ...]] = {
     "replicaset": (catalog.REPLICASET,),
     "statefulset": (catalog.STATEFULSET,),
     "daemonset": (catalog.DAEMONSET,),
-    **{kind.singular: (kind,) for kind in catalog.TRAINING},  # of an MPIJob both versions show the same
+    **{kind.singular: (kind,) for kind in catalog.TRAINING},  # both versions of MPIJob show the same objects
     "trainjob": (catalog.TRAINJOB,),
 }
-"""What may be asked about, and the kinds it may be, the first that is there."""
+"""Kinds by the word that a user types before the name; of several, the first that has the object."""
 _MANY_PODS = 2000
 _MOST_READ = 5000
-"""Objects that are read of a kind; reasons of those that are beyond them are found in the job alone."""
+"""Most objects read of a kind; for a job whose pods are beyond them only the job itself is examined."""
 _MOST_NAMED = 10
-"""Objects that are listed for a name that is none of theirs."""
+"""Most names listed as suggestions when no object has the typed name."""
 _MOST_JOBS = 100
-"""Names of jobs in one selector; of more jobs the pods of all are read."""
+"""Most job names in one selector; for more jobs, the pods of all jobs are read."""
 
 
 async def read(cluster: Cluster, word: str, namespace: str, name: str) -> tuple[Json, Facts]:
-    """Return an object and what belongs to it.
+    """Return an object with its facts.
 
     Raises:
-        StateError: There is none of that name.
+        StateError: No object has that name.
         ApiError: The server did not answer.
     """
     for kind in KINDS[word]:
@@ -66,7 +66,7 @@ async def read(cluster: Cluster, word: str, namespace: str, name: str) -> tuple[
 
 
 async def _missing(cluster: Cluster, word: str, namespace: str, name: str) -> str:
-    """Say that an object is not there: that it was, when events tell so, or which one may be meant."""
+    """Return the error for a missing object: it was deleted, if events show that, or was misspelled."""
     from strato.errors import nearest
 
     kinds = KINDS[word]
@@ -86,7 +86,7 @@ async def _missing(cluster: Cluster, word: str, namespace: str, name: str) -> st
 
 
 async def _off(cluster: Cluster, kind: Kind) -> str:
-    """Return that a kind of training job is off here, and what turns it on; empty when it is not."""
+    """Return a sentence that a kind of training job is turned off, and what turns it on; empty when it is on."""
     from strato.api import trainingkinds
 
     switch = trainingkinds.switch_of(kind)
@@ -103,7 +103,7 @@ async def _off(cluster: Cluster, kind: Kind) -> str:
 
 
 async def facts_about(cluster: Cluster, obj: Json) -> Facts:
-    """Return what belongs to an object that was read."""
+    """Read the facts about an object: its pods, pod groups, jobs and events."""
     meta, kind = obj["metadata"], obj["kind"]
     namespace = meta.get("namespace", "")
     if kind == "Pod":
@@ -157,21 +157,21 @@ async def facts_of_jobs(
     fields: str = "",
     with_events: bool = True,
 ) -> Facts:
-    """Return what belongs to jobs.
+    """Read the facts about jobs: their pods, pod groups and events.
 
     Args:
-        cluster: Where they are.
-        namespace: Of all of them; "" is every one.
-        jobs: As read.
-        groups: Their pod groups, where known.
-        label: What their pods have the job's name in.
+        cluster: The jobs' cluster.
+        namespace: Namespace of all jobs; "" is every namespace.
+        jobs: The jobs as read.
+        groups: Their pod groups, if the caller has read them; otherwise they are read.
+        label: The label of their pods that holds the job's name.
         fields: A field selector that narrows their pods.
         with_events: Whether events are read too.
     """
     names = sorted({job["metadata"]["name"] for job in jobs})
     selector = f"{label} in ({','.join(names)})" if 0 < len(names) <= _MOST_JOBS else label
     if groups is not None and not jobs:
-        selector = ""  # pods that others put into the group
+        selector = ""  # a pod group without a job: pods join it by an annotation, so all are read
     pods, found, events = await asyncio.gather(
         _list(cluster, catalog.POD, namespace, selector, fields),
         _groups(cluster, namespace, jobs) if groups is None else _none(groups),
@@ -183,7 +183,7 @@ async def facts_of_jobs(
 async def reports_of_jobs(cluster: Cluster, namespace: str, jobs: Sequence[Json]) -> dict[str, Report]:
     """Return why jobs that were read are as they are, by uid; those that completed are left out.
 
-    Of very many pods only those are read that do not run.
+    If the jobs have very many pods, running ones are not read.
     """
     asked = [job for job in jobs if phase_of(job) != "Completed"]
     if not asked:
@@ -195,13 +195,13 @@ async def reports_of_jobs(cluster: Cluster, namespace: str, jobs: Sequence[Json]
 
 
 def _needs_events(job: Json) -> bool:
-    """Whether events may say of a job what its status and its pods do not."""
+    """Whether events may explain what neither the job's status nor its pods do."""
     message = ((job.get("status") or {}).get("state") or {}).get("message")
     return phase_of(job) not in ("Running", "Failed", "Completing") and not message
 
 
 async def report_on_job(cluster: Cluster, namespace: str, name: str) -> Report | None:
-    """Return why a job is as it is; None when the server cannot say, as those who ask have done their work already."""
+    """Return why a job is as it is; None if the server fails, as callers only add the reason to a finished command."""
     try:
         return job_report(*await read(cluster, "vcjob", namespace, name))
     except (ApiError, StateError):
@@ -226,7 +226,7 @@ async def _groups(cluster: Cluster, namespace: str, jobs: Sequence[Json]) -> lis
 
 
 async def _events(cluster: Cluster, namespace: str, *about: Json) -> list[Json]:
-    """Return the warnings of a namespace, and of what is asked about all events: also an order to it is one."""
+    """Return a namespace's warnings, and the normal events about one job, or all: commands to a job are such events."""
     which = f"involvedObject.uid={uid_of(about[0])}" if len(about) == 1 else "involvedObject.kind=Job"
     fields = ["type=Warning", f"{which},type=Normal"]
     pages = await asyncio.gather(*(_list(cluster, catalog.EVENT, namespace, "", one) for one in fields))
@@ -245,7 +245,7 @@ async def _get(cluster: Cluster, kind: Kind, namespace: str, name: str) -> Json 
 
 
 async def _list(cluster: Cluster, kind: Kind, namespace: str, labels: str = "", fields: str = "") -> list[Json]:
-    """Return the objects of a kind; none where the server has no such kind, or does not let us read it."""
+    """Return the objects of a kind; none if the server lacks the kind or the user may not list it."""
     try:
         page = await cluster.list(kind, namespace, label_selector=labels, field_selector=fields, limit=_MOST_READ)
     except ApiError as error:

@@ -1,4 +1,4 @@
-"""What is found out about one object, and how it reads."""
+"""The report on one object, as text and as data."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class StateReason:
 
     Attributes:
         code: A word for a column: ``exit code 3``, ``OOMKilled``; empty when all is as it should be.
-        text: The same as a sentence without the pod's name.
+        text: The reason as a sentence whose subject is "it", without the pod's name.
         hint: What to do about it.
-        waits: Whether it is the scheduler's turn.
+        waits: Whether the pod waits to be scheduled.
     """
 
     code: str
@@ -31,15 +31,15 @@ class Report:
     """Why an object is as it is.
 
     Attributes:
-        key: What it is about: ``job default/train``.
+        key: Kind, namespace and name of the object: ``job default/train``.
         state: Its phase.
         code: A word for a column; empty when all is as it should be.
         summary: The sentence with the reason.
-        pods: What is said of each pod that is not as it should be.
+        pods: The reason of each pod that failed, cannot start or waits, by the pod's name.
         notes: Further sentences.
         hints: What to type or to change next.
-        waits: Whether it is the scheduler's turn, so that the engine knows more.
-        stuck: Whether ``summary`` is about pods that do not wait for the scheduler, though others do.
+        waits: Whether the object waits to be scheduled, so that the scheduler's engine can explain more.
+        stuck: Whether ``summary`` is about pods that have been scheduled and cannot start, while others wait to be.
     """
 
     key: str
@@ -54,7 +54,7 @@ class Report:
 
     @property
     def question(self) -> str:
-        """Return the command that asks about it."""
+        """Return the command that explains the object."""
         kind, _, key = self.key.partition(" ")
         namespace, _, name = key.partition("/")
         return f"strato explain {kind}/{name}" + ("" if namespace == "default" else f" -n {namespace}")
@@ -63,7 +63,7 @@ class Report:
         """Return the lines under the first one."""
         lines = counted(self.pods, "pod")
         if len(lines) == 1:
-            lines = []  # the summary says it
+            lines = []  # the summary holds the only pod's reason
         return [*(f"  {line}" for line in [*lines, *self.notes]), *(f"next: {hint}" for hint in self.hints)]
 
     def render(self) -> str:
@@ -71,6 +71,6 @@ class Report:
         return "\n".join([f"{self.key} ({self.state}): {self.summary}", *self.details()])
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain data, with the members that an answer of the engine has."""
+        """Return the report as plain data, with the same members as a `Diagnosis` of the engine."""
         found = {"key": self.key, "state": self.state, "reason": self.code, "summary": self.summary, "verdicts": []}
         return {**found, "pods": dict(self.pods), "notes": list(self.notes), "next": list(self.hints)}

@@ -1,4 +1,4 @@
-"""Why pods, jobs of both kinds and what makes them, deployments and their like and pod groups are as they are; pure."""
+"""Why pods, jobs, cron jobs, job flows, workloads of apps/v1 and pod groups are as they are; pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def report_of(obj: Json, facts: Facts) -> Report:
 
     Args:
         obj: A pod, a job or cron job of either kind, a pod group, a job flow or a workload of apps/v1, with its kind.
-        facts: What belongs to it.
+        facts: The objects that belong to it.
     """
     match obj.get("kind"):
         case "Pod":
@@ -44,7 +44,7 @@ def training_report(job: Json, facts: Facts) -> Report:
     pods, groups = facts.pods_of(job, *owned_by(facts.jobs, job)), owned_by(facts.groups, job)
     status = job.get("status") or {}
     true = [one for one in status.get("conditions") or () if one.get("status") == "True"]
-    runs = any(one.get("active") for one in status.get("jobsStatus") or ())  # a TrainJob has no condition for it
+    runs = any(one.get("active") for one in status.get("jobsStatus") or ())  # a TrainJob has no such condition
     state = true[-1].get("type", "") if true else "Running" if runs else "Pending"
     if state in ("Failed", "Succeeded", "Complete", "Suspended"):
         stuck = {name: reason for name, reason in facts.reasons_of(pods).items() if reason.code and not reason.waits}
@@ -114,7 +114,7 @@ def workload_report(obj: Json, facts: Facts) -> Report:
 
 
 def group_report(group: Json, facts: Facts) -> Report:
-    """Return why a pod group is as it is; that of a job goes by its job."""
+    """Return why a pod group is as it is; for the group of a job, the job's report."""
     owner = next(iter(owned_by_job(group, facts.jobs)), None)
     if owner is not None:
         return report_of(owner, facts)

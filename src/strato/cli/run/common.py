@@ -1,4 +1,4 @@
-"""What the components of ``strato run`` share: their common options, leases, metrics, an orderly end."""
+"""What the components of ``strato run`` share: common options, leases, metrics and shutdown."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Common:
     leader_elect: bool
     lease_namespace: str
     lease_name: str
-    """Instead of the component's own; empty is that one."""
+    """Name of the lease; empty is the component's own name for it."""
     timing: LeaseTiming
     metrics_address: str
     """Where metrics and health are served; empty is nowhere."""
@@ -160,14 +160,14 @@ def duration_option(name: str, default: str, text: str) -> Callable[[Callable[..
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One part of the process."""
+    """A component that runs in this process."""
 
     name: str
     work: Work
     lease: str = ""
     """Lease under which it runs; empty when several may run at once."""
     prepare: Callable[[], None] | None = None
-    """What takes seconds and holds up everything else; done in a thread, before the lease is asked for."""
+    """Blocking work of some seconds, such as compiling kernels; runs in a thread before the lease is acquired."""
 
 
 async def serve(
@@ -183,13 +183,13 @@ async def serve(
     """Run the members until a signal, each under its lease if leaders are elected.
 
     Args:
-        cluster: Closed at the end.
-        random: Of the leases.
+        cluster: The members' client, which is closed at the end.
+        random: Source of the leases' jitter.
         common: Options of all components.
-        members: What runs.
-        metrics: What ``/metrics`` shows.
+        members: The components to run.
+        metrics: Registry that ``/metrics`` renders.
         tls: Certificate of the health endpoint; plain HTTP when None.
-        informers: What the members read, stopped at the end: they would take a closed connection for a lost server.
+        informers: The members' informers, stopped before the client is closed: otherwise they would try to reconnect.
     """
     parts: list[tuple[str, Awaitable[object]]]
     parts = [(member.name, _run_member(cluster, random, common, member)) for member in members]
@@ -213,7 +213,7 @@ async def serve(
 async def _run_member(cluster: Cluster, random: Random, common: Common, member: Member) -> None:
     if member.prepare is not None:
         await asyncio.to_thread(member.prepare)
-        gc.freeze()  # what was loaded stays for good and need not be looked through again and again
+        gc.freeze()  # modules and kernels stay for good: garbage collections need not traverse them
     if member.lease and common.leader_elect:
         await _lead(cluster, random, common, member)
     else:
@@ -222,7 +222,7 @@ async def _run_member(cluster: Cluster, random: Random, common: Common, member: 
 
 async def _lead(cluster: Cluster, random: Random, common: Common, member: Member) -> None:
     clock = SystemClock()
-    # connections of its own: a renewal that stands in line behind thousands of pods may come too late
+    # connections of its own: a renewal queued behind thousands of writes of pods may come too late
     own = cluster.with_own_connections() if isinstance(cluster, HttpCluster) else cluster
     await ensure_namespace(own, clock, common.lease_namespace, common.timing.retry_seconds)
     elector = LeaderElector(

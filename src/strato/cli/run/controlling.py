@@ -1,4 +1,4 @@
-"""The controllers' options and how they are put together: the same alone and beside the others in one process."""
+"""The controllers' options, and how the controllers are built, alone or with other components in a process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from strato.clock import Clock
 from strato.metrics import Registry
 
 DEFAULT_NAMES = ("volcano",)
-"""Schedulers whose pods get pod groups by default."""
+"""Default names of the schedulers for whose pods the controllers create pod groups."""
 DEFAULT_CONTROLLERS = "*,-sharding-controller"
 _LEASE = "vc-controller-manager"
 
@@ -35,7 +35,7 @@ class ControllerFlags:
     """Options of the controllers (spec volcano-cli C3)."""
 
     chosen: tuple[str, ...]
-    """Words such as ``*`` and ``-gc-controller``."""
+    """The controllers to run: words such as ``*`` and ``-gc-controller``."""
     max_requeue: int
     inherit_owner_annotations: bool
     scheduler_configs: tuple[str, ...]
@@ -102,10 +102,10 @@ def controllers_member(
     flags: ControllerFlags,
     names: tuple[str, ...],
 ) -> Member:
-    """Return the controllers as a part of this process; their ConfigMaps are in the namespace of the leases.
+    """Return the controllers as a member of this process; their ConfigMaps are in the namespace of the leases.
 
     Raises:
-        UnknownController: A name is no controller's.
+        UnknownController: No controller has one of the names.
     """
     from strato.api.meta import Key
     from strato.controllers import ControllerManager, ControllerSettings, choose_controllers, controllers_of
@@ -137,7 +137,7 @@ def controllers_member(
 
 
 async def _recorded(work: Work, record: Callable[[], Work]) -> None:
-    """Work, and record what happens: by the one that leads, as the file takes one writer."""
+    """Run the controllers and the recorder of runs. Only the leader records, as the file allows one writer."""
     async with asyncio.TaskGroup() as group:
         group.create_task(_task(work()))
         group.create_task(_task(record()()))

@@ -43,7 +43,7 @@ def run_all(
     async def main() -> None:
         clock, random, metrics = SystemClock(), make_random(), Registry()
         cluster = connect(ctx, retries_overload=False)
-        # one set of informers: an event is decoded once
+        # shared by all three, so that an event is decoded once
         informers = Informers(cluster, clock, random, absent=controllers.training.off)
         placed, grouped = names or scheduling.DEFAULT_NAMES, names or controlling.DEFAULT_NAMES
         members = [
@@ -51,7 +51,7 @@ def run_all(
             controllers_member(cluster, informers, clock, random, common, metrics, controllers, grouped),
             webhook_member(cluster, clock, common, metrics, webhook, grouped, controllers.training.off),
         ]
-        # two parts lead here: one name cannot be both leases
+        # scheduler and controllers each take a lease: one name cannot serve for both
         await serve(cluster, random, replace(common, lease_name=""), members, metrics, informers=informers)
 
     run_loop(main)

@@ -1,7 +1,7 @@
 """Volcano's component flags that have no effect here: accepted, with one line in the log that says why.
 
-What has a meaning here is an option of its own. This table is what is left, so that a manifest or a values file that
-was written for Volcano's binaries starts ours unchanged.
+Flags with an effect are options of the commands. This table has the rest, so that a manifest or a values file that was
+written for Volcano's binaries starts Strato's components unchanged.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ KLOG: tuple[ForeignFlag, ...] = (
     ForeignFlag("--vmodule", _LOGGING),
     ForeignFlag("--log-flush-frequency", "every line is written at once"),
 )
-"""Of Volcano's logging library; on every component. Spelled with underscores too."""
+"""Flags of klog, Volcano's logging library; on every component. Also accepted with underscores."""
 
 COMMON: tuple[ForeignFlag, ...] = (
     *KLOG,
@@ -57,7 +57,7 @@ COMMON: tuple[ForeignFlag, ...] = (
     ForeignFlag("--kube-api-qps", _RATE),
     ForeignFlag("--kube-api-burst", _RATE),
 )
-"""On every component."""
+"""Flags that every component of Volcano's has."""
 
 SCHEDULER: tuple[ForeignFlag, ...] = (
     ForeignFlag("--resync-period", "watches are complete, and the self-audit compares the cache with the API"),
@@ -78,7 +78,7 @@ SCHEDULER: tuple[ForeignFlag, ...] = (
     ForeignFlag("--ignored-provisioners", "a provisioner without capacity information never excludes a node"),
     ForeignFlag("--resource-sync-timeout", "the first cycle waits until everything has been read"),
 )
-"""On the scheduler (spec volcano-cli C2)."""
+"""Flags of the scheduler (spec volcano-cli C2)."""
 
 CONTROLLERS: tuple[ForeignFlag, ...] = (
     ForeignFlag("--worker-threads", _THREADS),
@@ -87,7 +87,7 @@ CONTROLLERS: tuple[ForeignFlag, ...] = (
     ForeignFlag("--worker-threads-for-queue", _THREADS),
     ForeignFlag("--worker-threads-for-gc", _THREADS),
 )
-"""On the controllers (spec volcano-cli C3)."""
+"""Flags of the controllers (spec volcano-cli C3)."""
 
 
 def foreign_options(flags: tuple[ForeignFlag, ...]) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -96,7 +96,7 @@ def foreign_options(flags: tuple[ForeignFlag, ...]) -> Callable[[Callable[..., N
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
         def noting(**given: Any) -> None:
-            # decorators are innermost last: whoever set up logging has run before
+            # the innermost decorator runs last, when logging has been set up
             for flag in flags:
                 if given.pop(_variable(flag)) is not None:
                     _log.info("flag %s has no effect: %s", flag.name, flag.why)

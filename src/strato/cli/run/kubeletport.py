@@ -2,9 +2,9 @@
 
 For ``pods/log`` an API server asks the node, at the port of its status, for ``/containerLogs/NAMESPACE/POD/CONTAINER``
 over TLS, with a client certificate. Strato's own also asks for ``/streams/exec/NAMESPACE/POD/CONTAINER``, ``attach`` in
-the place of ``exec``, and ``/streams/port/NAMESPACE/POD/PORT`` (`strato.server.nodestreams`). Nothing else is served
-here, and nobody without a certificate of the authority that was named. The API server itself is asked to allow whom the
-certificate names: ``get nodes/proxy`` of this node for logs, as a kubelet asks, and ``create`` for streams.
+the place of ``exec``, and ``/streams/port/NAMESPACE/POD/PORT`` (`strato.server.nodestreams`). Other paths, and clients
+without a certificate of the given authority, are refused. The endpoint asks the API server whether the certificate's
+user is allowed the request: ``get nodes/proxy`` of this node for logs, as a kubelet asks, and ``create`` for streams.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ from strato.server.rest.remotenodes import SERVING_AUTHORITY
 from strato.server.streams import StreamOptions, StreamSource
 
 EVERYWHERE = "0.0.0.0"
-"""Kubelets listen on every address: which of a node's the API server takes is its own choice."""
+"""Listen on every address, as kubelets do: the API server chooses which of the node's addresses it connects to."""
 _LOGS, _STREAMS = "containerLogs", "streams"
 _PLAIN = "text/plain; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubeletPort:
-    """What is served, and for whom."""
+    """The port, its certificate, and the authority of its clients."""
 
     node: str
     port: int
     client_ca: Path
-    """Authority of those who may ask, PEM."""
+    """PEM file of the authority that issues clients' certificates."""
     directory: Path
-    """Where the server's own certificate is kept; made when it is not there, renewed in time."""
+    """Folder of the server's own certificate, which is created if missing and renewed before it ends."""
 
     def authority(self, clock: Clock) -> CertificateAuthority:
-        """Return who issues the server's own certificate."""
+        """Return the authority that issues the server's own certificate."""
         return CertificateAuthority(self.directory / "pki", clock)
 
     def annotations(self, clock: Clock) -> dict[str, str]:
-        """Return how the node tells an API server whose certificate to expect."""
+        """Return the node's annotations by which an API server verifies the endpoint's certificate."""
         return {SERVING_AUTHORITY: self.authority(clock).certificate.decode()}
 
     def check(self) -> None:
@@ -91,7 +91,7 @@ class NodeEndpoint(Handler):
         self._streams = streams
 
     async def handle(self, request: Request) -> Response:
-        """Answer, or say why not as plain text, which the API server passes on."""
+        """Answer a request; errors are plain text, which the API server passes on to its user."""
         try:
             return await self._answer(request)
         except ApiError as error:
@@ -129,7 +129,7 @@ class NodeEndpoint(Handler):
         else:
             channels = await self._streams.attach(uid, container, options)
         session = WebSocket(partial(carry_channels, channels))
-        session.when_ended(channels.close)  # also where who asked has gone before it began
+        session.when_ended(channels.close)  # runs at once if the client has gone already
         return Response(101, headers=headers, session=session)
 
     async def _forward(self, request: Request, pod: Pod, port: str) -> Response:
@@ -157,10 +157,10 @@ def _check_container(pod: Pod, container: str) -> None:
 
 
 def verified_peer(headers: Mapping[str, str], peer: bytes | None) -> User:
-    """Return whom the client certificate names, which TLS has verified.
+    """Return the user named by the client certificate, which TLS has verified.
 
     Raises:
-        Unauthorized: There is none; other credentials do not count here.
+        Unauthorized: There is no client certificate; other credentials are not accepted here.
     """
     del headers
     user = user_named(x509.load_der_x509_certificate(peer)) if peer is not None else None

@@ -91,7 +91,7 @@ def node(
     async def main() -> None:
         clock, random = SystemClock(), make_random()
         cluster = connect(ctx)
-        members = []  # no lease: every process has nodes of its own
+        members = []  # no leases: every process has its own nodes
         if shapes:
             from strato.node.hollow import HollowNodes, offers
 
@@ -105,7 +105,8 @@ def node(
             from strato.node.sandbox.node import SandboxNode
             from strato.node.sandbox.settings import NodeOffer, PodIsolation, PodNetwork
 
-            # of all pods: hosts files name the peers on other nodes. A node's own identity sees its own pods alone
+            # informers of all pods, for pods' hosts files name peers on other nodes; a node's identity may list only
+            # its own
             informers = Informers(cluster, clock, random) if await _sees_all_pods(cluster) else None
             machine = SandboxNode(
                 cluster,
@@ -154,7 +155,7 @@ def node(
 
 
 async def _sees_all_pods(cluster: Cluster) -> bool:
-    """Ask whether this process may list the pods of other nodes too; a server that cannot say so may let it."""
+    """Ask the server whether this process may list the pods of all nodes; assume so if the server cannot tell."""
     question = {"spec": {"resourceAttributes": {"verb": "list", "resource": "pods"}}}
     try:
         review = await cluster.create(catalog.SELFSUBJECTACCESSREVIEW, question)
@@ -164,7 +165,7 @@ async def _sees_all_pods(cluster: Cluster) -> bool:
 
 
 def _endpoint(sandbox: bool, node: str, directory: Path, port: int, client_ca: Path | None) -> KubeletPort | None:
-    """Return where logs and streams are served, None when it is not asked for."""
+    """Return the endpoint of logs and streams; None without ``--kubelet-port``."""
     if not port and client_ca is None:
         return None
     if not sandbox or not port or client_ca is None:

@@ -1,4 +1,4 @@
-"""The scheduler's options and how it is put together: the same alone and beside the others in one process."""
+"""The scheduler's options, and how the scheduler is built, alone or with other components in a process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from strato.metrics import Registry
 from strato.seeding import child
 
 DEFAULT_NAMES = ("volcano", "poseidon")
-"""``spec.schedulerName`` of the pods that are scheduled by default; the second one's go by flow."""
+"""Default values of ``spec.schedulerName`` that are served; pods of the second one are placed by flow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +40,14 @@ class SchedulerFlags:
     default_queue: str
     shard_mode: str
     shard_name: str
-    """Empty: as the scheduler is called."""
+    """Name of the scheduler's NodeShard; empty is the scheduler's name."""
     agents: bool
-    """Whether pods of the agent scheduler are served too."""
+    """Whether pods that name Volcano's agent scheduler are served too."""
     node_labels: frozenset[tuple[str, str]]
     shadow: Path | None
     predict_starts: bool
     record: RecordOptions = field(default_factory=RecordOptions)
-    """Whether what it knows and decides is written into a log."""
+    """Whether and where its state and decisions are recorded."""
 
 
 def labels_of(words: Sequence[str]) -> frozenset[tuple[str, str]]:
@@ -115,13 +115,13 @@ def scheduler_member(
     flags: SchedulerFlags,
     names: tuple[str, ...],
 ) -> Member:
-    """Return the scheduler as a part of this process.
+    """Return the scheduler as a member of this process.
 
-    Several work side by side, each on its share, when the environment says so (`strato.scheduler.cache.replicas`).
+    If environment variables name a replica (`strato.scheduler.cache.replicas`), it schedules a share of pods and nodes.
 
     Raises:
         InvalidInput: The configuration is wrong.
-        UsageError: The environment's share is none.
+        UsageError: Those variables contradict each other.
     """
     from strato.scheduler import Scheduler
     from strato.scheduler.cache.audit import AUDIT_SECONDS
@@ -163,7 +163,7 @@ def scheduler_member(
         metrics=metrics,
         load_flow=functools.partial(asyncio.to_thread, load),
     )
-    # compiling kernels takes longer than a lease lasts, on a slow machine without a cache of them
+    # warm_up runs before the lease is acquired: compiling kernels can take longer than a lease lasts
     work = beside(recorded(recorder, part.run), publishing_configuration(part, cluster, informers, clock))
     if flags.predict_starts:
         work = beside(work, predicting(part, cluster, informers, clock, metrics))
@@ -171,7 +171,7 @@ def scheduler_member(
 
 
 def beside(work: Work, more: Work) -> Work:
-    """Return what does both until either ends or fails."""
+    """Return work that runs both until both end or one fails."""
 
     async def both() -> None:
         async with asyncio.TaskGroup() as group:

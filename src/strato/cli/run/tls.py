@@ -1,4 +1,4 @@
-"""The three options that name a certificate managed elsewhere."""
+"""The three options that name a certificate which the user manages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``strato run webhook``: admission over HTTPS, with certificates and configurations of its own."""
+"""``strato run webhook``: admission over HTTPS; makes its own certificates and webhook configurations."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class WebhookFlags:
     url: str
     secret: str
     tls: TlsFiles | None
-    """Certificate, key and authority that are managed elsewhere."""
+    """Certificate, key and authority that the user manages; None lets the webhook make its own."""
     admission_conf: Path | None
     queue_placement: Path | None
     """YARN's file with placement rules and limits on applications."""
@@ -120,7 +120,7 @@ def build_webhook(
     off: Collection[Kind] = (),
     groups_of: Informers | None = None,
 ) -> WebhookServer:
-    """Put the webhook together, without checks of kinds that are off.
+    """Build the webhook, without checks of the kinds in ``off``.
 
     PodGroups of ``groups_of`` count as applications, where a file limits these.
 
@@ -191,7 +191,7 @@ def _placement(path: Path | None, clock: Clock) -> FollowedPlacement | None:
     """Return the placement rules of YARN's file.
 
     Raises:
-        InvalidInput: It cannot be read, or has no rules.
+        InvalidInput: The file cannot be read, or has no rules.
     """
     if path is None:
         return None
@@ -223,7 +223,7 @@ def webhook_member(
     names: tuple[str, ...],
     off: Collection[Kind] = (),
 ) -> Member:
-    """Return the webhook as a part of this process; without a lease, since every replica answers.
+    """Return the webhook as a member of this process; without a lease, since every replica answers.
 
     Raises:
         InvalidInput: The admission configuration is wrong.
@@ -235,7 +235,7 @@ def webhook_member(
     async def work() -> None:
         await ensure_namespace(cluster, clock, flags.namespace, common.timing.retry_seconds)
         if groups_of is not None:
-            await groups_of.wait_synced()  # nobody is admitted before all are counted
+            await groups_of.wait_synced()  # limits need the count of all applications before the first is admitted
         try:
             await part.run()
         finally:
@@ -257,7 +257,7 @@ def webhook(ctx: click.Context, common: Common, webhook: WebhookFlags, kinds: st
     It makes its own certificates, keeps them in a Secret, renews them and writes them into the cluster's webhook
     configurations, which it creates when they are missing and its role allows that.
     """
-    # Volcano's flag of this name is where HTTPS is served, without a port; ours is where metrics are, with one
+    # Volcano's --listen-address is HTTPS' host without a port; Strato's is the metrics' address with one
     if common.metrics_address and not _has_port(common.metrics_address):
         webhook = replace(webhook, address=webhook.address or common.metrics_address)
         common = replace(common, metrics_address="")

@@ -1,4 +1,4 @@
-"""Where the results of an experiment go, the same for ``sim run`` and ``sim sweep``: options, and the run itself."""
+"""Options on the results of an experiment, and its run; shared by ``sim run`` and ``sim sweep``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ExperimentOutputs(msgspec.Struct, frozen=True, kw_only=True):
-    """Where results go, and how they are made."""
+    """Where the results of an experiment are written, and by how many processes they are computed."""
 
     cores: int | None
     folder: Path | None
@@ -39,15 +39,15 @@ class ExperimentOutputs(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def processes(self) -> int:
-        """Return how many runs go on at once."""
+        """Return how many runs execute at once."""
         return self.cores or os.cpu_count() or 1
 
     def within(self, folder: str) -> ExperimentOutputs:
-        """Return it with the folder that an experiment's file names, where the command line names none."""
+        """Return a copy with the folder that the experiment's file names, if the command line names none."""
         return self if self.folder is not None or not folder else msgspec.structs.replace(self, folder=Path(folder))
 
     def check(self) -> None:
-        """Check before any work that what is wanted can be made.
+        """Check, before any work, that the wanted outputs can be written.
 
         Raises:
             UsageError: A library or a folder is missing.
@@ -109,8 +109,8 @@ def run_and_write(
     Args:
         experiment: What to run.
         outputs: Where results go.
-        show: Given how far it is.
-        run: Runs it in another way than in processes of this machine.
+        show: Called with the progress.
+        run: Runs the experiment elsewhere than in processes of this machine (Dask).
     """
     from strato.sim.experiments.pool import run_all
 
@@ -151,7 +151,7 @@ def _summed(experiment: Experiment, outcome: Outcome, outputs: ExperimentOutputs
 
 
 def _write(results: Results, digests: list[RunDigest], outputs: ExperimentOutputs) -> list[StateError]:
-    """Write and print results; return what could not be written, for which nothing else is left out."""
+    """Write and print results; return the errors of outputs that could not be written, after writing all others."""
     from strato.sim.experiments.results import sweep_table
 
     single = results.runs[0].report if results.runs_planned == 1 else None

@@ -99,7 +99,7 @@ def _test(path: Path) -> LoadTest:
 
 
 def _plain(source: str, given: dict[str, Any]) -> LoadTest:
-    """Return the load that options describe."""
+    """Return the load test that the options describe."""
     from strato.sim.load.experiment import LoadTest
     from strato.sim.load.plan import LoadOptions, read_rate, read_seconds, read_speed
 
@@ -135,7 +135,7 @@ class _Call:
     _shown_at: float = -1.0
 
     def run(self, ctx: click.Context) -> LoadResult:
-        """Run the load on the cluster that is there, or on one of its own."""
+        """Run the load on the chosen cluster, or on a new one with the test's nodes."""
         from strato.sim.traces import read_trace
 
         jobs = read_trace(self.test.trace, limit=self.test.limit).jobs
@@ -183,7 +183,7 @@ class _Call:
         click.echo(f"\r\033[K{progress.seconds:.0f}s: {text}", err=True, nl=False)
 
     def passes(self, result: LoadResult, *, err: bool) -> bool:
-        """Print what failed on nodes and which expectations hold; return whether all do."""
+        """Print the injected node failures and which expectations hold; return whether all do."""
         if self.shows_progress:
             click.echo("", err=True)
         for line in self.faults:
@@ -228,5 +228,5 @@ def _write(
         picture.write(drawn.png() if is_png else drawn.svg().encode())
     if json_file is not None:
         json_file.write(result.to_json())
-    if json_file is None or json_file.path is not None:  # else that is what standard output is for
+    if json_file is None or json_file.path is not None:  # otherwise standard output is the JSON's
         click.echo(result.to_json() if output == "json" else result.to_table(), nl=False)

@@ -1,4 +1,4 @@
-"""``strato sim record``: follow a cluster and write what its scheduler must have seen into a log."""
+"""``strato sim record``: follow a cluster and record in a log the state that its scheduler must have observed."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class _Recording:
     seconds: float | None
 
     async def run(self, cluster: HttpCluster) -> Follower:
-        """Follow until interrupted, or as long as asked for."""
+        """Follow until interrupted, or for the given seconds."""
         from strato.cli.serving import make_random
         from strato.cli.states import served_config
         from strato.client.informer import Informers

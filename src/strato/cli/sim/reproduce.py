@@ -15,7 +15,7 @@ from strato.cli.sim.progress import ProgressLine
 from strato.errors import UsageError
 
 _NAMES = ("fgd", "drf", "easy", "gavel", "quincy")
-"""Known here too, so that help imports nothing; a test compares them."""
+"""Names of `strato.sim`'s tables, repeated here so that help imports nothing; a test compares them."""
 
 
 @click.command()

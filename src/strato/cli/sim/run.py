@@ -25,7 +25,7 @@ FIDELITIES = ("objects", "decisions")
 
 
 class TraceOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a trace is run on; an experiment's file says these itself."""
+    """Options of the cluster on which a trace is run; for an experiment its file has these settings."""
 
     nodes: str
     queues: Path | None
@@ -121,10 +121,10 @@ def run(
 
 
 def _policy(text: str) -> tuple[str, Path]:
-    """Read ``[NAME=]FILE``; without a name it is called as its file.
+    """Read ``[NAME=]FILE``; without a name the policy is called like its file.
 
     Raises:
-        UsageError: It names no file, or one that is not there.
+        UsageError: The text names no file, or one that does not exist.
     """
     name, equals, file = text.rpartition("=")
     path = Path(file)
@@ -138,7 +138,7 @@ def _policy(text: str) -> tuple[str, Path]:
 def _changed(
     file: Path, policies: Sequence[tuple[str, Path]], seeds: tuple[int, ...] | None, fidelity: str | None
 ) -> Experiment:
-    """Read an experiment; what the command line gives counts in place of what the file says."""
+    """Read an experiment; values given on the command line override the file's."""
     from dataclasses import replace
 
     from strato.sim.experiments.file import read_experiment
@@ -169,7 +169,7 @@ def _of_trace(
     """Return the experiment of one trace under policies.
 
     Raises:
-        InvalidInput: All that is wrong with its inputs.
+        InvalidInput: Lists all problems of the inputs.
     """
     from strato.sim.experiments.plan import Experiment, PolicyText, TraceSource
 
@@ -184,14 +184,14 @@ def _of_trace(
     texts = _texts(policies, problems)
     variant = _variant(source, on, problems)
     if problems:
-        _collect(problems, source.read)  # what is wrong with the jobs is reported with the rest
+        _collect(problems, source.read)  # problems of the jobs are reported with the others
         raise InvalidInput("the simulation", problems)
     built_in = (PolicyText("", None, "built in"),)
     return Experiment(name=name, policies=texts or built_in, variants=(variant,), seeds=seeds, fidelity=fidelity)
 
 
 def _texts(policies: Sequence[tuple[str, Path]], problems: list[Problem]) -> tuple[PolicyText, ...]:
-    """Read and check configuration files; what is wrong is noted.
+    """Read and check configuration files; add their problems to ``problems``.
 
     Raises:
         UsageError: Two policies have one name.
@@ -226,7 +226,7 @@ def _variant(source: TraceSource, on: TraceOptions, problems: list[Problem]) -> 
 
 
 def _collect(problems: list[Problem], read: Callable[[], T]) -> T | None:
-    """Return what is read; None where it is wrong, which is noted."""
+    """Return the result of ``read``; if it raises InvalidInput, add its problems and return None."""
     try:
         return read()
     except InvalidInput as error:

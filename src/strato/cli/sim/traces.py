@@ -1,4 +1,4 @@
-"""``strato sim traces``: what files of traces hold, and their conversion to a CSV."""
+"""``strato sim traces``: describe files of traces, and convert them to CSV."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _formats() -> str:
 
 
 def _print_csv(trace: Trace, head: int, write: OutputFile | None) -> None:
-    """Print or write jobs as our own CSV."""
+    """Print or write jobs in Strato's own CSV format."""
     import csv
     import gzip
     import io

@@ -41,5 +41,5 @@ def utilisation(
     )
     if json_file is not None:
         json_file.write(report.to_json())
-    if json_file is None or json_file.path is not None:  # else that is what standard output is for
+    if json_file is None or json_file.path is not None:  # otherwise standard output is the JSON's
         click.echo(report.to_json() if output == "json" else report.to_table(), nl=False)

@@ -1,7 +1,7 @@
-"""``strato slurm``: Slurm's commands, with the flags and columns that its users' scripts know.
+"""``strato slurm``: Slurm's commands, with the flags and columns that its users' scripts rely on.
 
-sbatch is ``strato submit``. The commands show and change jobs of this system, of one namespace; what they print is made
-in `strato.interop.slurm`.
+sbatch is ``strato submit``. The commands show and change Volcano Jobs of one namespace; `strato.interop.slurm` formats
+what they print.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""sacct: jobs that wait, run or have ended, as long as they are kept."""
+"""sacct: list jobs that wait, run or have ended, until the cluster deletes them."""
 
 from __future__ import annotations
 

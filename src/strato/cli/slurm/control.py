@@ -24,7 +24,7 @@ ACTIONS: Final = {
     "release": "ResumeJob",
     "requeue": "RestartJob",
 }
-"""Verbs of scontrol, and the commands that they become."""
+"""Actions of the Commands that are created, by scontrol's verb."""
 
 
 @click.command()
@@ -83,7 +83,7 @@ def scancel(
 
 
 def _unknown(asked: Sequence[str], views: Sequence[JobView]) -> list[str]:
-    """Return what is wrong with ids: none of these, or elements, which end with their job alone."""
+    """Return the errors about ids: unknown ones, and elements of arrays, which cannot be cancelled alone."""
     problems = []
     jobs, elements = {view.name for view in views}, {view.fields["jobid"] for view in views}
     for one in asked:

@@ -92,7 +92,7 @@ def squeue(
 def _print(
     ctx: click.Context, read: Callable[[Cluster], Awaitable[list[str]]], every_seconds: int | None, *, dated: bool
 ) -> None:
-    """Print lines, with the date before them where they are repeated, or ``dated``."""
+    """Print lines, preceded by the date if they are printed repeatedly or ``dated`` is true."""
     clock = SystemClock()
 
     async def work(cluster: Cluster) -> None:

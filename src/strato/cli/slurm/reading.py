@@ -1,4 +1,4 @@
-"""What Slurm's commands read of a cluster, and which jobs their options choose."""
+"""Read jobs for Slurm's commands, and choose them by the commands' options."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ namespace_option = click.option(
 
 
 class Wanted(NamedTuple):
-    """What is left of a list of jobs."""
+    """A filter on jobs; each field that is set must match."""
 
     jobs: Sequence[str] = ()
-    """Jobs, or elements of arrays, by id."""
+    """Ids of jobs or of elements of arrays."""
     users: Sequence[str] = ()
     names: Sequence[str] = ()
     partitions: Sequence[str] = ()
     accounts: Sequence[str] = ()
     states: Sequence[str] | None = None
-    """None is every state."""
+    """States of jobs; None is every state."""
 
     def has(self, view: JobView) -> bool:
-        """Return whether a job is wanted."""
+        """Return whether a job passes the filter."""
         fields = view.fields
         ids = {fields["jobid"], fields["jobarrayid"]}
         return (
@@ -48,12 +48,12 @@ class Wanted(NamedTuple):
 
 
 def words(text: str) -> tuple[str, ...]:
-    """Return the words of a list with commas."""
+    """Split a comma-separated list."""
     return tuple(word for word in text.split(",") if word)
 
 
 def users(text: str, me: bool) -> tuple[str, ...]:
-    """Return the users that are asked for."""
+    """Return the users named by ``--user`` and ``--me``."""
     return (*words(text), *((login(),) if me else ()))
 
 
@@ -76,7 +76,7 @@ def states(text: str) -> tuple[str, ...] | None:
 
 
 async def read_jobs(cluster: Cluster, namespace: str, *, elements: bool = False, why: bool = True) -> list[JobView]:
-    """Read the jobs of a namespace with their pods, and why those wait that do."""
+    """Read the jobs of a namespace with their pods and, if asked, the reasons of those that wait."""
     jobs, pods = await asyncio.gather(
         cluster.list(catalog.VCJOB, namespace), cluster.list(catalog.POD, namespace, label_selector=JOB_LABEL)
     )
@@ -95,7 +95,7 @@ def columns_of(flag: str, read: Callable[[], Any]) -> Any:
     """Read a format.
 
     Raises:
-        UsageError: What is wrong with it.
+        UsageError: The format is wrong.
     """
     try:
         return read()

@@ -1,4 +1,4 @@
-"""srun and salloc: a job is made as ``strato submit`` makes it, and waited for here."""
+"""srun and salloc: create a job as ``strato submit`` does, and wait for it."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _OWN = (click.Option(("-l", "--label"), is_flag=True), click.Option(("--pty",), 
 
 
 def _split(words: Sequence[str]) -> tuple[list[str], list[str], set[str]]:
-    """Split what was typed into options of sbatch, a command with its arguments, and flags that are srun's own.
+    """Split the arguments into options of sbatch, a command with its arguments, and srun's own flags.
 
     Raises:
-        UsageError: An option is none of sbatch's.
+        UsageError: sbatch has no such option.
     """
     command_of = click.Command("srun", params=[*submit.params, *_OWN])
     command_of.allow_interspersed_args = False
@@ -44,7 +44,7 @@ def _split(words: Sequence[str]) -> tuple[list[str], list[str], set[str]]:
         found, _, _ = parser.parse_args(list(words))
     except click.UsageError as error:
         raise UsageError(error.format_message()) from error
-    script, more = found.get("script"), found.get("args")  # what is missing is a mark of click's
+    script, more = found.get("script"), found.get("args")  # click represents a missing value by a sentinel
     command = [script, *(more if isinstance(more, tuple) else ())] if isinstance(script, str) else []
     options = list(words[: len(words) - len(command)]) if command else list(words)
     own = {flag for option in _OWN for flag in option.opts if found.get(option.name or "") is True}
@@ -52,7 +52,7 @@ def _split(words: Sequence[str]) -> tuple[list[str], list[str], set[str]]:
 
 
 def _submitted(ctx: click.Context, options: Sequence[str], command: Sequence[str]) -> tuple[str, str]:
-    """Make the job; return its name and namespace."""
+    """Create the job; return its name and namespace."""
     names: list[str] = []
     arguments = [*options, "--quiet", "--wrap", shlex.join(command)]
     with submit.make_context("submit", list(arguments), parent=ctx) as inner:

@@ -27,22 +27,22 @@ from strato.errors import InvalidInput, Problem, UsageError, one_line
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _SCRIPT = "strato.submit.script"
 _CREATED = "strato.submit.created"
-"""In the context's meta: what srun wants to be called with the name of the job."""
+"""Key in the context's meta of the callback that srun wants to be called with the job's name."""
 
 
 class SubmitCommand(click.Command):
-    """A command whose options stand in the script too; those of the command line come after them, and so win."""
+    """A command whose options may also stand in the script; those of the command line come later and override them."""
 
     allow_interspersed_args = False
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the script that is named, and put its options first."""
+        """Read the script that the arguments name, and put its options before them."""
         args = filled_in(self.params, args, interspersed=False)
         try:
             found, _, _ = self.make_parser(ctx).parse_args(list(args))
         except click.UsageError:
-            return super().parse_args(ctx, args)  # which says so
-        path, wrap = (found.get(name) for name in ("script", "wrap"))  # what is missing is a mark of click's
+            return super().parse_args(ctx, args)  # the parser reports the error
+        path, wrap = (found.get(name) for name in ("script", "wrap"))  # click represents a missing value by a sentinel
         if found.get("help") or not (isinstance(path, str) or isinstance(wrap, str)):
             return super().parse_args(ctx, args)
         script = wrapped(wrap) if isinstance(wrap, str) else _read(str(path))
@@ -56,7 +56,7 @@ class SubmitCommand(click.Command):
         return super().parse_args(ctx, [*(word for words in lines.values() for word in words), *args])
 
     def _problem(self, ctx: click.Context, words: list[str]) -> str:
-        """Return what is wrong with a line of options, by itself."""
+        """Return the error of one of the script's option lines, parsed alone, to name the line in the message."""
         try:
             found, _, _ = self.make_parser(ctx).parse_args(list(words))
         except click.UsageError as error:
@@ -169,7 +169,7 @@ submit.params += [option for option, _ in FOREIGN]
 
 
 def _foreign(ctx: click.Context, options: dict[str, Any], checks: SbatchChecks) -> list[str]:
-    """Note what must be refused; return what is left out, with the reason."""
+    """Add a problem for each option that must be refused; return the ignored ones, with the reason."""
     left_out = []
     for option, foreign in FOREIGN:
         assert option.name is not None

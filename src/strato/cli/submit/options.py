@@ -1,4 +1,4 @@
-"""sbatch's options: those that mean something here, those that may be left out, and those that must be refused."""
+"""sbatch's options: those supported, those that may be ignored, and those that must be refused."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ REFUSED: Final = {
     "--container": "give --image (or --container-image) NAME",
     "--container-mounts": "write a manifest with volumes",
 }
-"""What would change what is run, or where or when; ``!`` is a switch, ``?`` has a value if one is joined."""
+"""Unsupported options that change what runs, where or when; ``!`` marks a switch, ``?`` an optional joined value."""
 
 IGNORED: Final = {
     "-o,--output": "the cluster keeps what containers print: strato job logs NAME",
@@ -86,11 +86,11 @@ IGNORED: Final = {
     "-v,--verbose!": "there is no more to say",
     "--ignore-pbs!": "PBS lines are comments",
 }
-"""What changes nothing that a job's result depends on."""
+"""Options without influence on a job's result."""
 
 
 class Foreign(NamedTuple):
-    """An option of sbatch's that has no counterpart."""
+    """An option of sbatch's that Strato does not support."""
 
     flag: str
     why: str
@@ -98,7 +98,7 @@ class Foreign(NamedTuple):
 
 
 def foreign_options() -> Iterator[tuple[click.Option, Foreign]]:
-    """Return hidden options for all that has no counterpart."""
+    """Return hidden options for all of sbatch's that Strato does not support."""
     for table, refused in ((REFUSED, True), (IGNORED, False)):
         for key, why in table.items():
             names = key.rstrip("!?").split(",")

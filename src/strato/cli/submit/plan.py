@@ -1,4 +1,4 @@
-"""From sbatch's options to a job: pods are nodes, tasks of a node are its cpus. Pure."""
+"""Translate sbatch's options into a job: each node becomes a pod, each task of a node its cpus. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from strato.interop.slurm.jobs import ACCOUNT, COMMENT, USER
 TASK = "node"
 MOUNT = "/var/run/strato/job"
 _MOST_NAMED = 256
-"""Nodes whose names are in the environment."""
+"""Most nodes whose names are put into the environment (SLURM_JOB_NODELIST)."""
 _LONGEST_NAME = 40
 _DEPENDENCIES = {
     "after": Condition.START,
@@ -49,7 +49,7 @@ class Shape:
 
 
 class SbatchChecks(Checks):
-    """Reads what only sbatch has."""
+    """Parses the options that only sbatch has, and collects their problems."""
 
     def number(self, flag: str, text: str, default: int, *, least: int = 1) -> int:
         """Read a whole number, of at least 1 or 0."""
@@ -118,7 +118,7 @@ class SbatchChecks(Checks):
                 found[flag] = self._gpu_count(flag, text)
         for entry in filter(None, options["gres"].split(",")):
             kind, _, rest = entry.partition(":")
-            if entry.lower() == "none":  # as sbatch: takes back what was asked for before
+            if entry.lower() == "none":  # as in sbatch, ``none`` cancels earlier words
                 found["--gres"] = 0
             elif kind != "gpu":
                 self.problem("--gres", f"{entry!r}: this cluster has nothing like it; gpu:N is known")
@@ -166,15 +166,15 @@ class SbatchChecks(Checks):
 
 
 def name_for(wanted: str, suffix: str) -> str:
-    """Return a name that objects can have: Slurm's may be anything, and of many jobs."""
+    """Return a valid, unique object name: Slurm's job names may be any text, and may repeat."""
     stem = re.sub(r"[^a-z0-9]+", "-", wanted.lower())[:_LONGEST_NAME].strip("-") or "job"
-    if stem[0].isdigit():  # the service of a gang has the job's name
+    if stem[0].isdigit():  # a gang's Service has the job's name, which must begin with a letter
         stem = f"job-{stem}"
     return f"{stem}-{suffix}"
 
 
 def request_of(name: str, options: Mapping[str, Any], args: Sequence[str], checks: SbatchChecks) -> JobRequest:
-    """Return what is asked for; problems are noted."""
+    """Return the job request; problems are added to ``checks``."""
     shape = checks.shape(options)
     gpus = checks.gpus(options, shape)
     memory = checks.memory(options, shape.cpus, gpus)
@@ -259,7 +259,7 @@ def job_of(request: JobRequest, options: Mapping[str, Any]) -> Json:
     if request.array is None:
         index = {"fieldRef": {"fieldPath": "metadata.labels['volcano.sh/task-index']"}}
         container["env"] += [{"name": name, "valueFrom": index} for name in ("SLURM_NODEID", "SLURM_PROCID")]
-        if request.replicas > 1:  # the others would wait for one that has failed
+        if request.replicas > 1:  # if one pod of a gang fails, the others would wait for it
             policies.append({"event": "PodFailed", "action": "TerminateJob"})
     if options["requeue"]:
         policies.append({"event": "PodEvicted", "action": "RestartJob"})
@@ -269,10 +269,10 @@ def job_of(request: JobRequest, options: Mapping[str, Any]) -> Json:
 
 
 def login() -> str:
-    """Return who submits as a label may hold it; empty for a user without a name."""
+    """Return the submitting user's name as a valid label value; empty for a user without a name."""
     try:
         name = getpass.getuser()
-    except (KeyError, OSError):  # of a container without an entry in passwd
+    except (KeyError, OSError):  # a container's user without an entry in passwd
         return ""
     return re.sub(r"[^A-Za-z0-9._-]", "-", name)[:63].strip("._-")
 

@@ -11,9 +11,9 @@ from typing import Final
 from strato.errors import InvalidInput, Problem, UsageError
 
 LARGEST_BYTES: Final = 900_000
-"""What fits into a ConfigMap with its metadata."""
+"""Largest script that fits into a ConfigMap with its metadata."""
 LONGEST_LINE: Final = 16_384
-"""Characters of a line of options: splitting into words takes time with the square of the longest word."""
+"""Longest line of options in characters: splitting it takes time quadratic in its longest word."""
 _DIRECTIVE = re.compile(r"#(SBATCH|STRATO)\s+(.*)")
 
 
@@ -27,10 +27,10 @@ class Directive:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A script as it is run, with its own interpreter line."""
+    """A script with its interpreter line, and its directives."""
 
     name: str
-    """Of its file, as messages begin."""
+    """Name of its file, with which messages begin."""
     body: bytes
     directives: tuple[Directive, ...]
 
@@ -39,7 +39,7 @@ class Script:
         """Find the options of a script: those before its first command.
 
         Raises:
-            UsageError: It cannot be run, or a line of options cannot be read.
+            UsageError: The script cannot be run, or a line of options cannot be parsed.
         """
         if not body.startswith(b"#!"):
             raise UsageError(f"{name}: is no batch script: its first line must be #! and an interpreter, as #!/bin/sh")
@@ -67,7 +67,7 @@ class Script:
         return cls(name, body, tuple(directives))
 
     def data(self) -> dict[str, dict[str, str]]:
-        """Return what a ConfigMap holds of it."""
+        """Return the data of the ConfigMap that holds the script."""
         try:
             return {"data": {"script": self.body.decode()}}
         except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""How these programs reach the cluster, and how they fail."""
+"""How Volcano's programs reach the cluster, and how they report failures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CLUSTER = (
 
 
 class Failed(StratoError):
-    """A verb failed, in the text that Volcano's users know."""
+    """A verb failed; the message is Volcano's."""
 
 
 def ask(values: Values, work: Callable[[Cluster], Awaitable[T]]) -> T:
@@ -41,20 +41,20 @@ def ask(values: Values, work: Callable[[Cluster], Awaitable[T]]) -> T:
 
 
 def named(values: Values, missing: str) -> str:
-    """Return the name that a verb cannot do without."""
+    """Return the value of the flag ``--name``; fail with ``missing`` if it is empty."""
     if not values["name"]:
         raise Failed(missing)
     name: str = values["name"]
     problems = (
         [f"may not be '{name}'"] if name in (".", "..") else [f"may not contain '{c}'" for c in "/%" if c in name]
     )
-    if problems:  # the client library refuses a name that would be another path
+    if problems:  # client-go refuses a name that would change the request's path
         raise Failed(f'invalid resource name "{name}": [{" ".join(problems)}]')
     return name
 
 
 def order(values: Values, kind: Kind, name: str, action: str, namespace: str) -> None:
-    """Create a Command for an object; nothing is printed."""
+    """Create a Command for an object, without output."""
 
     async def work(cluster: Cluster) -> None:
         target = await cluster.get(kind, name, namespace if kind.namespaced else "")

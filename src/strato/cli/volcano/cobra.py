@@ -1,7 +1,8 @@
-"""What a command line means to Go programs that use cobra and pflag, as Volcano's do, and how their help is laid out.
+"""Parse command lines and print help as Go programs with cobra and pflag do, Volcano's among them.
 
-A flag stands anywhere behind its command and is written ``--flag value``, ``--flag=value``, ``-f value``, ``-fvalue``
-or ``-f=value``; the last of its name counts. What is no flag is ignored behind a verb. A group alone shows its help.
+A flag stands anywhere after its command and is written ``--flag value``, ``--flag=value``, ``-f value``, ``-fvalue`` or
+``-f=value``; if it is repeated, the last one counts. Other words after a verb are ignored. A group without a verb shows
+its help.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from strato.units import duration_seconds
 Values = Mapping[str, Any]
 
 FLAG_ERROR = 1
-"""Exit status of a command line that cannot be read."""
+"""Exit status after a command line that cannot be parsed."""
 
 
 class FlagError(Exception):
-    """A command line cannot be read; ``usage`` is what to print before the message."""
+    """A command line cannot be parsed; ``usage`` is the text to print before the message."""
 
     def __init__(self, message: str, usage: str = "") -> None:
         super().__init__(message)
@@ -29,7 +30,7 @@ class FlagError(Exception):
 
 
 class HelpWanted(Exception):
-    """``-h`` stood among the flags."""
+    """The command line contains ``-h`` or ``--help``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +46,11 @@ class Flag:
 
     @property
     def shown(self) -> str:
-        """The flag as an error names it."""
+        """The flag as error messages name it."""
         return f"-{self.short}, --{self.name}" if self.short else f"--{self.name}"
 
     def head(self) -> str:
-        """Return the flag as a line of help begins."""
+        """Return the beginning of the flag's line in the help: letter, name and type."""
         start = f"  -{self.short}, --{self.name}" if self.short else f"      --{self.name}"
         return start if self.type == "bool" else f"{start} {self.type}"
 
@@ -64,7 +65,7 @@ class Flag:
         """Return the value that a text means.
 
         Raises:
-            FlagError: It is none of the type.
+            FlagError: The text is no value of the flag's type.
         """
         try:
             return _READERS[self.type](text)
@@ -78,7 +79,7 @@ LOGGING = (
     Flag("v", "v", "taken and ignored", "Level"),
     Flag("vmodule", "", "taken and ignored", "moduleSpec"),
 )
-"""Flags of Go's logging library, which every program of theirs has."""
+"""Flags of klog, Go's logging library, which every program of Volcano's has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ class Command:
 
     name: str
     help: str = ""
-    """One line of ours; whoever parses help looks at names and flags."""
+    """One line of help in our words; scripts that parse help rely on names and flags only."""
     flags: tuple[Flag, ...] = ()
     run: Callable[[Values], None] | None = None
     """None for a group, which shows its help."""
@@ -100,11 +101,11 @@ class Command:
 
 
 Path = tuple[Command, ...]
-"""A command behind those it belongs to, the program first."""
+"""A command preceded by its parents, the program first."""
 
 
 def resolve(program: Command, args: Sequence[str]) -> tuple[Path, list[str]]:
-    """Return the command that a line names, and the words that are left for its flags.
+    """Return the command that the arguments name, and the arguments left for its flags.
 
     Raises:
         FlagError: The program has no such command.
@@ -124,7 +125,7 @@ def resolve(program: Command, args: Sequence[str]) -> tuple[Path, list[str]]:
 
 
 def _first_word(args: Sequence[str], path: Path) -> tuple[int, str] | None:
-    """Return the first word that is no flag and no value of one; a flag that is not known here is taken to have one."""
+    """Return the first word that is neither a flag nor a flag's value; unknown flags are assumed to have a value."""
     alone = {f"--{flag.name}" for flag in flags_of(path) if flag.type == "bool" and flag is not HELP}
     index = 0
     while index < len(args):
@@ -139,7 +140,7 @@ def _first_word(args: Sequence[str], path: Path) -> tuple[int, str] | None:
 
 
 def _meant(word: str, program: Command) -> str:
-    """Return cobra's question about names like the one typed."""
+    """Return cobra's suggestion ("Did you mean this?") of names similar to the one typed."""
     names = [command.name for command in program.commands if command.name != "help"]
     near = [name for name in names if _distance(word.lower(), name) <= 2 or name.startswith(word.lower())]
     lines = "".join(f"\t{name}\n" for name in near)
@@ -165,7 +166,7 @@ def read_flags(path: Path, args: Sequence[str]) -> dict[str, Any]:
     """Return the values of a command's flags.
 
     Raises:
-        FlagError: One is not known, lacks its value, or has one of another type.
+        FlagError: A flag is unknown, lacks its value, or has a value of another type.
         HelpWanted: Help was asked for.
     """
     flags = flags_of(path)
@@ -280,7 +281,7 @@ def help_text(path: Path) -> str:
 
 
 def usage_text(path: Path, help_flag: Flag | None = HELP) -> str:
-    """Return how a command is used, with its flags: the help without its first line."""
+    """Return the usage of a command with its flags, which is its help without the first line."""
     own = [*path[-1].flags, *([help_flag] if help_flag else [])]
     command, name = path[-1], " ".join(part.name for part in path)
     parts = [f"Usage:\n  {name} {'[command]' if command.commands else '[flags]'}\n"]

@@ -17,7 +17,7 @@ from strato.errors import ApiError, one_line
 
 _WRITERS = {"json": indented_json, "yaml": sorted_yaml}
 _META = ("name", "generateName", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp")
-"""Members of metadata in the order of the client library."""
+"""Members of metadata in the order in which client-go writes them."""
 _NO_TIMES = {"startTimestamp": None, "endTimestamp": None}
 
 
@@ -28,7 +28,7 @@ class Flows:
         self.kind, self.noun = kind, noun
 
     def create(self, values: Values) -> None:
-        """Create every document of a file; one that fails does not stop the others, nor the exit status."""
+        """Create every document of a file; a failure neither stops the others nor changes the exit status."""
         self._each(values, "create", "Created", lambda cluster, body, ns: cluster.create(self.kind, body, ns))
 
     def list(self, values: Values) -> None:
@@ -55,7 +55,7 @@ class Flows:
         click.echo(f"Deleted {self.kind.name}: {namespace}/{name}")
 
     def describe(self, values: Values) -> None:
-        """Print whole objects, without who manages their fields."""
+        """Print whole objects, without ``managedFields``."""
         name, namespace = values["name"], values["namespace"]
 
         async def work(cluster: Cluster) -> Sequence[Json]:
@@ -107,7 +107,7 @@ class Flows:
         return fitted(("Name", "Namespace", "Phase", "Age"), rows, 4)
 
     def _typed(self, item: Json) -> Json:
-        """Return an object as it leaves the client library: members in its order, empty ones that it always writes."""
+        """Return an object as client-go encodes it: members in its order, with the empty ones that it always writes."""
         known = {member: item["metadata"][member] for member in _META if member in item["metadata"]}
         others = {member: value for member, value in item["metadata"].items() if member != "managedFields"}
         head: Json = {"kind": self.kind.name, "apiVersion": self.kind.api_version, "metadata": {**known, **others}}

@@ -96,7 +96,7 @@ def _from_file(filename: str) -> Json:
 def read_file(filename: str, before: str = "") -> str:
     """Return the text of a file."""
     try:
-        with open(filename, encoding="utf-8") as file:  # not a Path: an empty name would be this folder
+        with open(filename, encoding="utf-8") as file:  # not Path: Path("") is the current folder
             return file.read()
     except OSError as error:
         verb = "read" if isinstance(error, IsADirectoryError) else "open"
@@ -112,7 +112,7 @@ def list_jobs(values: Values) -> None:
 
 
 def list_or_view(values: Values) -> None:
-    """Print the page of a job, or a table (``vjobs``): of all jobs' width, and also when none is selected."""
+    """Print the page of a job, or a table (``vjobs``) whose widths are those of all jobs, even if it has no rows."""
     if values["name"]:
         view_job(values, conditions=False)
         return
@@ -178,7 +178,7 @@ def delete_job(verb: str) -> Callable[[Values], None]:
 
 
 def order_job(verb: str, action: str) -> Callable[[Values], None]:
-    """Return the verb that asks the job controller for an action; it prints nothing."""
+    """Return the verb that requests an action of the job controller; it prints nothing."""
 
     def run(values: Values) -> None:
         name = named(values, f"job name is mandatory to {verb} a particular job")

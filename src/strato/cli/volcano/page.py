@@ -44,7 +44,7 @@ def _head(meta: Mapping[str, Any]) -> Iterator[str]:
     yield _line(0, "Namespace", meta.get("namespace", ""), 12)
     yield _line(0, "Labels", compact_json(meta["labels"]) if meta.get("labels") else "<none>", 12)
     yield _line(0, "Annotations", compact_json(meta["annotations"]) if meta.get("annotations") else "<none>", 12)
-    yield _line(0, "API Version", "", 12)  # the client library leaves both out of what it has read
+    yield _line(0, "API Version", "", 12)  # both are empty in Volcano's output: client-go drops them when decoding
     yield _line(0, "Kind", "", 12)
     yield _line(0, "Metadata")
     yield _line(1, "Creation Timestamp", local_time(meta.get("creationTimestamp")), 19)

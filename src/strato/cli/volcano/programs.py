@@ -1,4 +1,4 @@
-"""The programs: their commands and flags, and what running one comes to."""
+"""The table of programs with their commands and flags, and how one is run."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _run(program: Command, argv: Sequence[str]) -> int:
         click.echo(help_text(path), nl=False)
         return 0
     except FlagError as error:
-        # cobra prints how to use a program whose own flags are wrong, and says nothing of a verb's
+        # for wrong flags of a program itself cobra prints its usage; for a verb's it does not
         raise FlagError(str(error), f"{usage_text(path)}\n" if len(path) == 1 else "") from None
     command = path[-1]
     if command.name == "help" and len(path) == 2:
@@ -80,7 +80,7 @@ def _help(program: Command, words: Sequence[str]) -> int:
         path, _ = resolve(program, words)
     except FlagError:
         topics = " ".join(f"`{word}`" for word in words)
-        # -h is added when a command is run, and here none was
+        # cobra adds -h when a command runs; here none has
         click.echo(f"Unknown help topic [{topics}]\n{usage_text((program,), None)}", nl=False, err=True)
         return 0
     click.echo(help_text(path), nl=False)
@@ -232,7 +232,7 @@ def _print_version(values: Values) -> None:
     click.echo(f"Version: v{__version__}")
     click.echo("Git SHA: unknown")
     click.echo("Built At: unknown")
-    # the names scripts look for, although there is no Go here
+    # names that scripts look for, although no Go is involved
     click.echo(f"Go Version: none (Python {platform.python_version()})")
     click.echo(f"Go OS/Arch: {platform.system().lower()}/{platform.machine()}")
 
@@ -258,7 +258,7 @@ def _env(name: str, otherwise: str) -> str:
 
 
 def vsub() -> Command:
-    """Return ``vsub``, whose defaults stand in the environment."""
+    """Return ``vsub``, whose defaults come from environment variables."""
     image, namespace = _env("VOLCANO_DEFAULT_IMAGE", "busybox"), _env("VOLCANO_DEFAULT_JOB_NAMESPACE", "default")
     flags = _job_flags(image, namespace, _env("VOLCANO_SCHEDULER_NAME", "volcano"), tool=True)
     command = _text("command", "c", "command of the container, split as a shell does")

@@ -78,7 +78,7 @@ def _print_counted(values: Values, name: str) -> None:
 
 
 def list_statuses(values: Values) -> None:
-    """Print queues with the counters of their status, which nothing keeps up any more (``vqueues``)."""
+    """Print queues with the counters of their status, which Volcano's controllers no longer update (``vqueues``)."""
     queues = ask(values, lambda cluster: _read(cluster, values["name"]))
     rows = [
         [*_first(queue), *((queue.get("status") or {}).get(phase.lower(), 0) for phase in _PHASES[:4])]

@@ -19,7 +19,7 @@ _NO_TIME = "0001-01-01 00:00:00 +0000 UTC"
 _OTHER_THAN_TEXT = re.compile(
     r"|[yn]|[+-]?(\d[\d_]*+(?:\.[\d_]*+)?|\.\d+)([eE][+-]?\d+)?|\d+(:[0-5]?\d)+(\.\d*)?", re.IGNORECASE
 )
-"""What the YAML library reads as something else, beside what PyYAML does."""
+"""Strings that Go's YAML library reads as another type and PyYAML does not."""
 
 
 def columns(widths: Sequence[int], rows: Sequence[Sequence[object]]) -> str:
@@ -34,12 +34,12 @@ def fitted(header: Sequence[str], rows: Sequence[Sequence[object]], gap: int) ->
 
 
 def local_time(stamp: str | None) -> str:
-    """Return a time of the wire as Go prints one, in this machine's zone."""
+    """Return an RFC 3339 timestamp as Go prints a time, in this machine's zone."""
     return f"{_local(stamp):%Y-%m-%d %H:%M:%S %z %Z}" if stamp else _NO_TIME
 
 
 def local_date(stamp: str | None) -> str:
-    """Return the day of a time of the wire, in this machine's zone."""
+    """Return the date of an RFC 3339 timestamp, in this machine's zone."""
     return f"{_local(stamp):%Y-%m-%d}" if stamp else _NO_TIME[:10]
 
 
@@ -48,12 +48,12 @@ def _local(stamp: str) -> datetime:
 
 
 def age(stamp: str | None) -> str:
-    """Return how long ago a time of the wire was."""
+    """Return how long ago an RFC 3339 timestamp was."""
     return human_duration(SystemClock().now() - parse_time(stamp)) if stamp else "<unknown>"
 
 
 def words(values: Sequence[str] | None) -> str:
-    """Return a list as ``%v`` does."""
+    """Return a list as Go's ``%v`` prints it."""
     return f"[{' '.join(values or ())}]"
 
 
@@ -84,6 +84,6 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def sorted_yaml(item: Json) -> str:
-    """Return an object with sorted keys, lines of any length."""
+    """Return an object as YAML with sorted keys and unwrapped lines."""
     text: Any = yaml.dump(item, Dumper=_Dumper, width=10**9, allow_unicode=True, default_flow_style=False)
     return str(text)
