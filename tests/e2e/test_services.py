@@ -6,11 +6,12 @@ import json
 import socket
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.worlds import EmbeddedWorld, eventually
+from tests.e2e.worlds import EmbeddedWorld, embedded, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.embedded, pytest.mark.timeout(600)]
 
@@ -131,3 +132,20 @@ def test_a_host_port_is_open_while_its_pod_runs(world: EmbeddedWorld) -> None:
 def test_pods_without_a_token_have_no_volume(world: EmbeddedWorld) -> None:
     create(world, pod("plain", ["true"], automountServiceAccountToken=False))
     assert not world.get("pod", "plain")["spec"].get("volumes")
+
+
+def test_a_pod_that_looks_for_a_host_elsewhere_in_vain_is_told_why(tmp_path: Path) -> None:
+    """Here by the user's wish; without nftables the event names the package in these brackets."""
+    with embedded(tmp_path / "home", "--pod-network", "isolated") as alone:
+        if alone.items("nodes")[0]["status"]["nodeInfo"]["containerRuntimeVersion"] != "strato://root":
+            pytest.skip("pods of an ordinary user have the machine's network")
+        create(alone, pod("asks", ["python3", "-c", "import socket; socket.gethostbyname('index.example.com')"]))
+        alone.kubectl("wait", "--for=jsonpath={.status.phase}=Failed", "pod/asks", "--timeout=120s")
+        told = "index.example.com is not found: pods reach nothing beyond this machine here"
+        where = "(strato up --pod-network isolated)"
+
+        def messages() -> list[str]:
+            found = alone.items("events", "--field-selector=reason=EgressUnavailable,involvedObject.name=asks")
+            return [event["message"] for event in found]
+
+        eventually(lambda: messages() == [f"{told} {where}"], what="an event of the pod says why")

@@ -13,15 +13,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from dnslib import RR, DNSRecord
-from hypothesis import given
-from hypothesis import strategies as st
 
 from strato.clock import SystemClock
 from strato.node.services.balancer import Balancer
 from strato.node.services.dataplane import DataPlane
-from strato.node.services.nameserver import NameServer
-from strato.node.services.records import Backend, HostRecord, PortRecord, ServiceRecord, Settings
+from strato.node.services.records import Backend, PortRecord, ServiceRecord, Settings
 from strato.node.services.zone import Zone
 
 SETTINGS = Settings(
@@ -256,128 +252,6 @@ def test_clients_keep_their_endpoint_for_their_time() -> None:
     kept = balancer.choose("c", 0.0)
     balancer.update([one for one in backends if one != kept], 10)
     assert balancer.choose("c", 1.0) not in (None, kept)
-
-
-DNS = "cluster.local"
-SERVICE = ServiceRecord(namespace="team", name="web", cluster_ip="10.96.0.5", ports=(PortRecord(name="http", port=80),))
-HEADLESS = ServiceRecord(
-    namespace="team",
-    name="bare",
-    hosts=(
-        HostRecord(address="10.1.0.1", hostname="a-0", ports=(("http", "TCP", 8080),)),
-        HostRecord(address="10.1.0.2"),
-    ),
-)
-EXTERNAL = ServiceRecord(namespace="team", name="out", external_name="db.example.com")
-
-
-@pytest.fixture
-def zone() -> Zone:
-    made = Zone(DNS)
-    for one in (SERVICE, HEADLESS, EXTERNAL):
-        made.put(one.namespace, one.name, one)
-    return made
-
-
-def server(zone: Zone, *upstreams: str) -> NameServer:
-    return NameServer(zone, upstreams, random.Random(1), lambda _peer, _own: True)
-
-
-def answers(zone: Zone, name: str, kind: str = "A") -> tuple[str, set[str]]:
-    """Return the answer's code and its records."""
-    packed = server(zone).answer(DNSRecord.question(name, kind).pack())
-    assert packed
-    reply = DNSRecord.parse(packed)
-    return {0: "NOERROR", 2: "SERVFAIL", 3: "NXDOMAIN"}[reply.header.rcode], {str(one.rdata) for one in reply.rr}
-
-
-NAMES = [
-    ("web.team.svc.cluster.local", "A", "NOERROR", {"10.96.0.5"}),
-    ("WEB.Team.SVC.cluster.local", "A", "NOERROR", {"10.96.0.5"}),
-    ("web.team.svc.cluster.local", "AAAA", "NOERROR", set()),
-    ("_http._tcp.web.team.svc.cluster.local", "SRV", "NOERROR", {"0 100 80 web.team.svc.cluster.local."}),
-    ("5.0.96.10.in-addr.arpa", "PTR", "NOERROR", {"web.team.svc.cluster.local."}),
-    ("bare.team.svc.cluster.local", "A", "NOERROR", {"10.1.0.1", "10.1.0.2"}),
-    ("a-0.bare.team.svc.cluster.local", "A", "NOERROR", {"10.1.0.1"}),
-    ("10-1-0-2.bare.team.svc.cluster.local", "A", "NOERROR", {"10.1.0.2"}),
-    ("_http._tcp.bare.team.svc.cluster.local", "SRV", "NOERROR", {"0 100 8080 a-0.bare.team.svc.cluster.local."}),
-    ("1.0.1.10.in-addr.arpa", "PTR", "NOERROR", {"a-0.bare.team.svc.cluster.local."}),
-    ("out.team.svc.cluster.local", "A", "NOERROR", {"db.example.com."}),
-    ("10-1-0-9.team.pod.cluster.local", "A", "NOERROR", {"10.1.0.9"}),
-    ("team.svc.cluster.local", "A", "NOERROR", set()),
-    ("no.team.svc.cluster.local", "A", "NXDOMAIN", set()),
-    ("elsewhere.example.com", "A", "NXDOMAIN", set()),
-]
-
-
-@pytest.mark.parametrize(("name", "kind", "code", "found"), NAMES, ids=[f"{row[1]} {row[0]}" for row in NAMES])
-def test_names(zone: Zone, name: str, kind: str, code: str, found: set[str]) -> None:
-    assert answers(zone, name, kind) == (code, found)
-
-
-def test_names_go_with_their_service(zone: Zone) -> None:
-    for name in ("web", "bare", "out"):
-        zone.put("team", name, None)
-    assert all(zone.find(name.lower()) is None for name, *_ in NAMES if ".pod." not in name)
-
-
-@given(st.binary(max_size=1400), st.booleans())
-def test_hostile_questions_get_a_small_answer_or_none(query: bytes, over_tcp: bool) -> None:
-    answer = server(Zone(DNS)).answer(query, over_tcp=over_tcp)
-    assert answer is not None
-    assert len(answer) <= 1500
-
-
-async def test_large_answers_are_cut_and_whole_over_tcp() -> None:
-    zone = Zone(DNS)
-    hosts = tuple(HostRecord(address=f"10.1.{n // 250}.{n % 250 + 1}") for n in range(400))
-    zone.put("team", "bare", ServiceRecord(namespace="team", name="bare", hosts=hosts))
-    query = DNSRecord.question(f"bare.team.svc.{DNS}").pack()
-    cut = DNSRecord.parse(server(zone).answer(query) or b"")
-    assert (cut.header.tc, len(cut.rr)) == (1, 0)
-    assert len(DNSRecord.parse(server(zone).answer(query, over_tcp=True) or b"").rr) == 400
-
-
-async def test_other_names_are_asked_of_the_machines_server_which_is_not_believed_blindly(
-    monkeypatch: pytest.MonkeyPatch, zone: Zone
-) -> None:
-    """A false answer with another number comes first; the right one is given back under the asker's number."""
-    loop = asyncio.get_running_loop()
-
-    class Upstream(asyncio.DatagramProtocol):
-        def connection_made(self, transport: Any) -> None:
-            self.transport = transport
-
-        def datagram_received(self, data: bytes, address: Any) -> None:
-            reply = DNSRecord.parse(data).reply()
-            reply.add_answer(*RR.fromZone("elsewhere.example.com 60 A 192.0.2.80"))
-            false = DNSRecord.parse(reply.pack())
-            false.header.id = (reply.header.id + 1) % 65536
-            self.transport.sendto(false.pack(), address)
-            self.transport.sendto(reply.pack(), address)
-
-    transport, _ = await loop.create_datagram_endpoint(Upstream, ("127.0.0.1", 0))
-    monkeypatch.setattr("strato.node.services.nameserver.DNS_PORT", transport.get_extra_info("sockname")[1])
-    question = DNSRecord.question("elsewhere.example.com")
-    asker = server(zone, "127.0.0.1")
-    assert asker.answer(question.pack()) is None
-    answer = DNSRecord.parse(await asker.forward(question.pack(), over_tcp=False))
-    assert (answer.header.id, str(answer.rr[0].rdata)) == (question.header.id, "192.0.2.80")
-    transport.close()
-    await asyncio.sleep(0)
-
-
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from([SERVICE, HEADLESS, EXTERNAL, None]))))
-def test_a_zone_holds_what_was_put_last(steps: list[tuple[str, ServiceRecord | None]]) -> None:
-    zone, last = Zone(DNS), dict[str, ServiceRecord | None]()
-    for name, one in steps:
-        zone.put("n", name, one)
-        last[name] = one
-    fresh = Zone(DNS)
-    for name, one in last.items():
-        fresh.put("n", name, one)
-    for owner, *_ in NAMES:
-        assert sorted(zone.find(owner.lower()) or ()) == sorted(fresh.find(owner.lower()) or ())
 
 
 @pytest.mark.parametrize("first", [b"", b'{"settings":%s}\n'], ids=["before the settings", "before the report"])

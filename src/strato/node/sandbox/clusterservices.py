@@ -16,13 +16,14 @@ from strato.node.sandbox.hosts import CLUSTER_DOMAIN
 from strato.node.sandbox.machine import Machine
 from strato.node.sandbox.resolver import name_servers
 from strato.node.sandbox.servicelinks import service_variables
-from strato.node.sandbox.settings import ClusterServices
+from strato.node.sandbox.settings import NO_EGRESS, ClusterServices
 from strato.node.services.records import Settings
 from strato.node.services.serviceproxy import ServiceProxy
 
 _PREFIX_LENGTH = 20
 """Prefix length of the range of cluster IPs; the API server's own IP is the first."""
 _BY_NAMESPACE = "namespace"
+_BY_UID = "uid on this machine"
 
 _log = logging.getLogger(__name__)
 
@@ -51,6 +52,7 @@ class NodeServiceAccess:
         event: Callable[[Any, str, str, str], None],
     ) -> None:
         self._machine, self._services, self._slices, self._wanted = machine, services, slices, wanted
+        self._pods, self._event = pods, event
         self._proxy: ServiceProxy | None = None
         self._nodes = {machine.node_name: ""}
         services.add_index(_BY_NAMESPACE, lambda service: (service.metadata.namespace,))
@@ -64,7 +66,9 @@ class NodeServiceAccess:
                 lambda which, problem: event(
                     which, "Warning", "HostPortNotOpened" if isinstance(which, Pod) else "ServiceNotServed", problem
                 ),
+                self._say_that_there_is_no_way,
             )
+        pods.add_index(_BY_UID, lambda pod: (pod.metadata.uid,) if pod.spec.node_name in self._nodes else ())
         machine.service_variables = self._variables
 
     def add_neighbour(self, name: str) -> None:
@@ -111,6 +115,13 @@ class NodeServiceAccess:
             domain=CLUSTER_DOMAIN,
             upstreams=tuple(name_servers()) if beyond else (),
         )
+
+    def _say_that_there_is_no_way(self, address: str, name: str) -> None:
+        """Record an event of the pod that asked for a name beyond what it reaches."""
+        for pod in self._pods.index(_BY_UID, self._machine.addresses.owner(address)):
+            problem = self._machine.egress_problem
+            message = f"{name} is not found: pods reach nothing beyond this machine here ({problem})"
+            self._event(pod, "Warning", NO_EGRESS, message)
 
     def _variables(self, pod: Pod) -> dict[str, str]:
         namespaces = sorted({"default", pod.metadata.namespace})

@@ -51,8 +51,8 @@ class Machine:
         """Name of the pods' bridge; empty if pods share the machine's network."""
         self.gateway = ""
         self.prefix_length = 20
-        self.has_egress = False
-        """Whether pods behind the bridge have egress NAT."""
+        self.egress_problem = ""
+        """Why pods behind the bridge have no egress NAT; empty when they have it."""
         self.addresses = PodAddresses(loopback_block(directory))
         self.dns = ""
         """Address of the cluster's name server; empty if there is none that pods can reach."""
@@ -81,6 +81,11 @@ class Machine:
         self.substituted = 0
         """Number of containers that have run on the machine's root instead of their image."""
 
+    @property
+    def has_egress(self) -> bool:
+        """Whether pods have egress NAT; without a bridge they need none."""
+        return bool(self.bridge) and not self.egress_problem
+
     def restore(self) -> None:
         """Record what pods from before a restart have."""
         self.users.keep(self.node_paths.uids())
@@ -96,7 +101,7 @@ class Machine:
         self.runtime, self.images, self.users = first.runtime, first.images, first.users
         self.cgroups = first.cgroups
         self.bridge, self.gateway, self.prefix_length = first.bridge, first.gateway, first.prefix_length
-        self.has_egress, self.addresses, self.dns = first.has_egress, first.addresses, first.dns
+        self.egress_problem, self.addresses, self.dns = first.egress_problem, first.addresses, first.dns
         self.own_users, self.has_gpus = first.own_users, first.has_gpus
 
     def forget(self, uid: str) -> None:

@@ -49,6 +49,10 @@ class PodAddresses:
                 return address
         raise OverflowError(f"all {size} pod addresses of {self.network} are taken")
 
+    def owner(self, address: str) -> str:
+        """Return the uid of the pod that has an address, empty if none has it."""
+        return next((uid for one, uid in self._taken.items() if one == address), "")
+
     def keep(self, uid: str, address: str) -> None:
         """Record an address that a pod got before a restart."""
         self._taken[address] = uid

@@ -231,8 +231,8 @@ class SandboxNode:
             await self._host.is_ready.wait()
             return
         await self._host.open()
-        for warning in self._setup.unenforced:
-            self._recorder.event(self._reference(), "Warning", "LimitsNotEnforced", warning)
+        for reason, warning in self._setup.events:
+            self._recorder.event(self._reference(), "Warning", reason, warning)
 
     async def shut_down(self, grace_seconds: float) -> int:
         """End the pods as a kubelet does when its machine is shut down; call it before `run` is cancelled.

@@ -12,6 +12,9 @@ from strato.node.restarts import Backoff
 from strato.node.sandbox.gpupool import Offer
 from strato.node.sandbox.pressure import TRANSITION_SECONDS
 
+NO_EGRESS = "EgressUnavailable"
+"""Reason of the events about pods that reach nothing beyond this machine."""
+
 
 class PodNetwork(Enum):
     """The network of pods. Without privileges all share the machine's, with a loopback address each."""

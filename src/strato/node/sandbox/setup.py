@@ -17,7 +17,7 @@ from strato.node.sandbox.network import PodAddresses, bridge_name, choose_block,
 from strato.node.sandbox.permissions import plain_warning
 from strato.node.sandbox.podusers import ANY_USER
 from strato.node.sandbox.runtime import Runtime, RuntimeProblem
-from strato.node.sandbox.settings import NodeOffer, PodIsolation, PodNetwork
+from strato.node.sandbox.settings import NO_EGRESS, NodeOffer, PodIsolation, PodNetwork
 
 _log = logging.getLogger(__name__)
 
@@ -30,8 +30,8 @@ class MachineSetup:
         self._runtime = runtime
         self._offer = offer
         self._isolation = isolation
-        self.unenforced: list[str] = []
-        """Those of the warnings that are about limits."""
+        self.events: list[tuple[str, str]] = []
+        """Those of the warnings that the node's events tell too: reason and text."""
         self.warnings: list[str] = []
         """Texts about what is weaker than it could be, and why."""
         self.gpu_labels: dict[str, str] = {}
@@ -49,8 +49,7 @@ class MachineSetup:
         machine, directory = self._machine, self._machine.node_paths.data_dir
         if self._runtime.isolation == "plain":
             self.warnings.append(plain_warning())
-        self.unenforced = _unenforced(machine.cgroups)
-        self.warnings += self.unenforced
+        self._tell("LimitsNotEnforced", *_unenforced(machine.cgroups))
         if self._runtime.shows_machines_program and self._runtime.isolation != "plain":
             self.warnings.append(
                 f"containers can get at {sys.executable} by /proc/self/exe: this machine runs no programs in memory "
@@ -94,9 +93,14 @@ class MachineSetup:
             answer = await self._runtime.call("egress", bridge=machine.bridge, network=network, wanted=wanted)
         except RuntimeProblem as err:
             answer = {"problem": str(err)}
-        machine.has_egress = wanted and not answer["problem"]
+        machine.egress_problem = answer["problem"] or ("" if wanted else "strato up --pod-network isolated")
         if answer["problem"]:
-            self.warnings.append(f"pods reach one another and this machine, but nothing beyond it: {answer['problem']}")
+            text = f"pods reach one another and this machine, but nothing beyond it: {answer['problem']}"
+            self._tell(NO_EGRESS, text)
+
+    def _tell(self, reason: str, *texts: str) -> None:
+        self.warnings += texts
+        self.events += [(reason, text) for text in texts]
 
     async def _find_users(self) -> None:
         """Determine whether pods can have their own user namespaces by default; adds a warning if not."""

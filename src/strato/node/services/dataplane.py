@@ -26,6 +26,7 @@ from strato.node import netlink
 from strato.node.services.balancer import Balancer
 from strato.node.services.forwarding import Connections, Frontend, TcpPort, UdpPort
 from strato.node.services.records import Backend, PortRecord, Report, ServiceRecord, Settings, Update
+from strato.node.services.refusednames import RefusedNames
 from strato.node.services.zone import Zone
 
 _MAX_MESSAGE_BYTES = 4 << 20
@@ -172,7 +173,7 @@ async def serve(lines: asyncio.StreamReader, clock: Clock, rng: random.Random) -
     try:
         if settings.is_routed:
             netlink.add_local_route(network)
-        has_dns, problem = await _open_dns(settings, zone, rng, plane)
+        has_dns, problem = await _open_dns(settings, zone, rng, plane, clock)
         _report(Report(is_ready=True, has_dns=has_dns, problem=problem))
         while line := await lines.readline():
             update = decoder.decode(line)
@@ -186,13 +187,17 @@ async def serve(lines: asyncio.StreamReader, clock: Clock, rng: random.Random) -
                 netlink.delete_local_route(network)
 
 
-async def _open_dns(settings: Settings, zone: Zone, rng: random.Random, plane: DataPlane) -> tuple[bool, str]:
+async def _open_dns(
+    settings: Settings, zone: Zone, rng: random.Random, plane: DataPlane, clock: Clock
+) -> tuple[bool, str]:
     if not settings.dns:
         return False, ""
+    refused = RefusedNames(clock, _report)
+    on_refused = (lambda _client, _name: None) if settings.reaches_beyond else refused.add
     try:
         from strato.node.services.nameserver import NameServer
 
-        await NameServer(zone, settings.upstreams, rng, plane.admits).open(settings.dns)
+        await NameServer(zone, settings.upstreams, rng, plane.admits, on_refused).open(settings.dns)
     except (ImportError, OSError) as error:
         return False, f"services have no names: {one_line(error)}"
     return True, ""

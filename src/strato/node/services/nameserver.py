@@ -44,10 +44,19 @@ class NameServer:
         upstreams: Addresses of the machine's name servers; without any, other names do not exist.
         rng: Generates ids of forwarded queries, and shuffles answers.
         admits: Returns whether a client may query at an address.
+        on_refused: Called with a client and the name that it asked for where there is no upstream to ask.
     """
 
-    def __init__(self, zone: Zone, upstreams: Sequence[str], rng: random.Random, admits: Admits) -> None:
-        self._zone, self._upstreams, self._rng, self._admits = zone, upstreams, rng, admits
+    def __init__(
+        self,
+        zone: Zone,
+        upstreams: Sequence[str],
+        rng: random.Random,
+        admits: Admits,
+        on_refused: Callable[[str, str], None],
+    ) -> None:
+        self._zone, self._upstreams, self._rng = zone, upstreams, rng
+        self._admits, self._on_refused = admits, on_refused
         self._forwarded = 0
         self._clients = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -66,7 +75,7 @@ class NameServer:
         """Answer a datagram at once, or when another server has answered."""
         if not self._admits(client[0], own):
             return
-        answer = self.answer(query)
+        answer = self.answer(query, client[0])
         if answer is not None:
             if answer:
                 send(answer)
@@ -78,7 +87,7 @@ class NameServer:
     async def _pass_on(self, query: bytes, send: Callable[[bytes], None]) -> None:
         send(await self.forward(query, over_tcp=False))
 
-    def answer(self, query: bytes, *, over_tcp: bool = False) -> bytes | None:
+    def answer(self, query: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
         """Return the answer, empty to drop the query; None if it has to be forwarded."""
         if len(query) > _MAX_QUERY_BYTES:
             return b""
@@ -94,7 +103,10 @@ class NameServer:
         if not self._zone.is_ours(name):
             if self._upstreams and self._forwarded < _MAX_FORWARDED:
                 return None
-            return _refusal(record, RCODE.SERVFAIL if self._upstreams else RCODE.NXDOMAIN)
+            if self._upstreams:
+                return _refusal(record, RCODE.SERVFAIL)
+            self._on_refused(client, name)
+            return _refusal(record, RCODE.NXDOMAIN)
         resources = self._zone.find(name)
         reply = record.reply(ra=1, aa=1)
         if resources is None:
@@ -166,7 +178,7 @@ class NameServer:
             for _ in range(_MAX_TCP_QUERIES):
                 async with asyncio.timeout(_TCP_SECONDS):
                     query = await reader.readexactly(int.from_bytes(await reader.readexactly(2), "big"))
-                    answer = self.answer(query, over_tcp=True)
+                    answer = self.answer(query, client[0], over_tcp=True)
                     if answer is None:
                         answer = await self.forward(query, over_tcp=True)
                     if not answer:

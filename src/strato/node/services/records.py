@@ -203,9 +203,13 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """One message from the data plane."""
 
     key: str = ""
-    """The service or pod that the report is about; empty for all."""
+    """The service or pod that the report is about; empty for all, and where `client` names a pod."""
     is_pod: bool = False
     problem: str = ""
+    client: str = ""
+    """Address of a pod that asked for a name beyond what pods reach here."""
+    name: str = ""
+    """That name."""
     is_ready: bool = False
     """Whether the settings have been applied."""
     has_dns: bool = False

@@ -43,6 +43,7 @@ class ServiceProxy:
             empty for the first node, whose host ports are opened at all addresses.
         clock: Times the restarts.
         on_problem: Called with a service or pod some of whose ports cannot be opened.
+        on_refused: Called with a pod's address and a name that it asked for beyond what pods reach here.
     """
 
     def __init__(
@@ -53,9 +54,10 @@ class ServiceProxy:
         pods: Informer[Pod],
         clock: Clock,
         on_problem: OnProblem,
+        on_refused: Callable[[str, str], None],
     ) -> None:
         self._nodes, self._services, self._slices, self._pods, self._clock = nodes, services, slices, pods, clock
-        self._on_problem = on_problem
+        self._on_problem, self._on_refused = on_problem, on_refused
         self._process: asyncio.subprocess.Process | None = None
         self._settings: Settings | None = None
         self._shares_network = False
@@ -177,6 +179,9 @@ class ServiceProxy:
         assert self._process.stdout is not None
         while line := await self._process.stdout.readline():
             report = msgspec.json.decode(line, type=Report)
+            if report.client:
+                self._on_refused(report.client, report.name)
+                continue
             namespace, _, name = report.key.partition("/")
             key = Key(namespace, name)
             found = self._pods.get(key) if report.is_pod else self._services.get(key)
