@@ -66,7 +66,7 @@ CONTEXT: Final = (
     catalog.NODE,
 )
 """Kinds that admission and controllers read. Objects that the server refuses are left out without a message here: the
-dry run (`strato.scheduler.dryrun.load`) reports them."""
+dry run reports them when it loads the state (`load` in `strato.scheduler.dryrun.run`)."""
 _RESULT_KINDS: Final = (
     catalog.VCJOB,
     catalog.JOB,

@@ -1,7 +1,8 @@
-"""The fidelity of decisions only: a trace through the scheduler's own cycle, on its own world, without API objects.
+"""The fidelity of decisions only: runs a trace through the scheduler's cycle and World, without API server and objects.
 
-`run.simulate_decisions` is the door. `beginning` makes the world, `templates` what jobs look like to the scheduler,
-`engine` passes time and carries out what each cycle decides, `lives` is what becomes of a job. Whatever bears on a
-decision is done by the functions that do it in a cluster: admission, the job controller's rules, the cycle itself.
-tests/sim/decisions compares the outcome with that of the fidelity with every object (`strato.sim.run`).
+`run.simulate_decisions` is the entry point. `beginning` fills the World before the first job, `templates` makes the pod
+groups and pods that the scheduler sees, `engine` advances virtual time and runs cycles, `jobs` carries out what a cycle
+decides, `lives` keeps the state of one job. Admission, the job controller's rules and the cycle are the same functions
+that run in a cluster, so that decisions are the same; tests/sim/decisions compares them with those of the other
+fidelity (`strato.sim.objects`).
 """

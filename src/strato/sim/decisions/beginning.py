@@ -1,4 +1,4 @@
-"""The world before the first job: nodes, queues, priority classes and namespaces, as a scheduler would read them."""
+"""The scheduler's World before the first job: nodes, queues, priority classes and namespaces."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ from strato.sim.traces import TraceJob
 
 _FIRST_QUEUES = frozenset((ROOT_QUEUE, DEFAULT_QUEUE))
 _READ: tuple[Kind, ...] = (catalog.NAMESPACE, catalog.QUEUE, catalog.PRIORITYCLASS)
-"""Kinds of which there are objects before the first job."""
+"""Kinds, besides nodes, that have objects before the first job."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What a small API server holds before the first job; admission reads it.
+    """The objects of an API server before the first job, for admission to read.
 
     Attributes:
-        objects: Per kind, by namespace and name.
+        objects: Kind → (namespace, name) → object.
     """
 
     objects: dict[Kind, dict[tuple[str, str], Json]]
 
     def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
-        """Return an object or None; the namespace of a cluster-scoped one is empty."""
+        """Return an object, None if there is none; the namespace of a cluster-scoped object is empty."""
         return self.objects.get(kind, {}).get((namespace, name))
 
     def list(self, kind: Kind, namespace: str) -> Sequence[Json]:
@@ -52,12 +52,12 @@ class Stored:
 
 
 def stored_before(jobs: Sequence[TraceJob], queues: Sequence[Json], start: float) -> Stored:
-    """Return what the API holds once a trace's queues and priority classes are there.
+    """Return the API's objects after a trace's queues and priority classes have been created.
 
-    They are made in a server without nodes and scheduler, by the code that makes them in a whole simulation.
+    A cluster without nodes and scheduler creates them, by the code that does so in a simulation with every object.
 
     Raises:
-        ApiError: The API refused one.
+        ApiError: The API refused a queue or priority class.
     """
     return run_virtual(clock := RestingClock(start), _prepared(clock, jobs, queues), loop=RestingLoop)
 
@@ -77,7 +77,10 @@ async def _prepared(clock: RestingClock, jobs: Sequence[TraceJob], queues: Seque
 
 
 def _read_order(obj: Json) -> tuple[bool, str]:
-    """Return the order in which a scheduler reads objects: what is there when it starts by name, the rest as made."""
+    """Return the key of the order in which a scheduler reads objects.
+
+    Objects that are there when the scheduler starts come first, by name; the trace's queues follow in creation order.
+    """
     meta = obj["metadata"]
     is_first = obj["kind"] != catalog.QUEUE.name or meta["name"] in _FIRST_QUEUES
     return not is_first, meta["name"] if is_first else meta["uid"]
@@ -91,7 +94,7 @@ def new_world(config: Config, options: SchedulerOptions) -> World:
 
 
 def fill(world: World, stored: Stored, nodes: Sequence[Node]) -> None:
-    """Have a world take what there is before the first job, in the order in which a scheduler reads it."""
+    """Put nodes and stored objects into a world, in the order in which a scheduler would read them."""
     for known in kinds.KINDS:
         if known.kind is catalog.NODE:
             for node in nodes:

@@ -1,7 +1,7 @@
-"""`Engine`: passes virtual time from event to event and lets the scheduler decide.
+"""`Engine`: advances virtual time from event to event and runs the scheduler's cycles.
 
-Decisions take no time, as in the fidelity with every object (`strato.sim.rest`): all that happens at one instant is
-settled before a cycle runs, and cycles follow each other at that instant until none is due.
+Decisions take no time, as in the fidelity with every object (`strato.sim.rest`): a cycle runs after all events of an
+instant have been applied, and further cycles run at that instant until none is due.
 """
 
 from __future__ import annotations
@@ -22,60 +22,60 @@ from strato.sim.rest import STALL_SECONDS, CycleLimit, instant
 
 
 class Arrivals(Protocol):
-    """What is still to be submitted."""
+    """The jobs that are still to be submitted."""
 
     @property
     def next_at(self) -> float | None:
-        """When that is next; None when nothing is left."""
+        """When the next job is submitted; None when none is left."""
 
 
 class Jobs(Protocol):
-    """What happens between cycles: the jobs of a trace, or those of a living cluster's state.
+    """The jobs that the engine runs, which change between cycles: those of a trace, or of a snapshot of a cluster.
 
     Attributes:
-        submitted_at: When a job was submitted last.
+        submitted_at: When the latest job was submitted.
     """
 
     submitted_at: float
 
     @property
     def arrivals(self) -> Arrivals:
-        """What is still to be submitted."""
+        """The jobs that are still to be submitted."""
 
     @property
     def are_over(self) -> bool:
-        """Whether nothing is waited for any more."""
+        """Whether the run ends, because no job is waited for any more."""
 
     def submit_due(self) -> None:
         """Submit the jobs whose time has come."""
 
     def carry_out(self, plan: Plan) -> None:
-        """Let a plan come about."""
+        """Apply a cycle's plan to pods, pod groups and the world, as binder, evictor and nodes would."""
 
 
 class Record(Protocol):
-    """What has happened to the jobs."""
+    """Counts of pods that have begun and ended, by which the engine knows that nothing moves any more."""
 
     @property
     def running_pods(self) -> int:
-        """How many pods run that will end."""
+        """Number of running pods that will end."""
 
     @property
     def last_change_at(self) -> float:
-        """When one began or ended last."""
+        """When a pod began or ended last."""
 
 
 class Engine:
-    """See the module.
+    """Runs cycles in virtual time, as the module says.
 
     Args:
-        world: What the scheduler knows.
+        world: The scheduler's World.
         config: The policy.
-        jobs: What happens between cycles.
-        recorder: What has happened to it.
-        timeline: Virtual time.
-        rng: Of the scheduler.
-        tick_seconds: Time between two looks at the clock by plugins that are time-based, while somebody waits.
+        jobs: The jobs that are scheduled.
+        recorder: Counts beginnings and ends of pods.
+        timeline: Virtual time, and the events to come.
+        rng: The scheduler's random numbers.
+        tick_seconds: With time-based plugins and while jobs wait, a cycle runs at least this often.
     """
 
     def __init__(
@@ -110,11 +110,11 @@ class Engine:
         self.cycles = 0
 
     def run(self, progress: Callable[[], None] | None = None, *, until: float = math.inf) -> None:
-        """Run until all jobs have ended, or none can start any more.
+        """Run until ``jobs`` are over, no event is left, or a time is reached.
 
         Args:
-            progress: Called after each instant at which something happened.
-            until: The last instant, in seconds after the beginning.
+            progress: Called after each instant that had an event.
+            until: The last instant to run, seconds after the beginning.
         """
         while not self._jobs.are_over:
             at = self.next_at
@@ -122,7 +122,7 @@ class Engine:
                 return
             self._timeline.now = at
             version = self._world.version
-            self._happen()
+            self._apply_due()
             if self._world.version != version:
                 self._is_woken = True
             self._decide()
@@ -130,7 +130,7 @@ class Engine:
                 progress()
 
     def begin(self) -> None:
-        """Decide on a world in which there are jobs already."""
+        """Run the first cycles on a world that has jobs already."""
         self._is_woken = True
         self._decide()
 
@@ -141,14 +141,14 @@ class Engine:
         while self._is_cycle_due():
             self._cycle()
 
-    def _happen(self) -> None:
-        """Let everything happen that does at this instant."""
+    def _apply_due(self) -> None:
+        """Apply the events of this instant, then submit the jobs that are due."""
         self._timeline.fire()
         self._jobs.submit_due()
 
     @property
     def next_at(self) -> float | None:
-        """When something happens next; None when nothing will."""
+        """The instant of the next event, submission or cycle; None when there is none."""
         sources = (
             self._timeline.next_at,
             self._jobs.arrivals.next_at,
@@ -159,7 +159,7 @@ class Engine:
         return min((at for at in sources if at is not None), default=None)
 
     def _tick(self) -> None:
-        """Let time-based plugins look at the clock now and then while somebody waits."""
+        """Make a cycle due every ``tick_seconds`` while jobs wait: time-based plugins may decide otherwise by then."""
         now, world = self._timeline.now, self._world
         waits = world.with_pending or world.waiting_for_queue or "shuffle" in self._config.actions
         if self._tick_at is not None and self._tick_at <= now:
@@ -171,14 +171,14 @@ class Engine:
             self._tick_at = instant((now // self._tick_seconds + 1.0) * self._tick_seconds)
 
     def _is_stalled(self) -> bool:
-        """Whether only time passes, and has for so long that nothing will come of it."""
+        """Whether no pod runs, no job is left to submit, and nothing has changed for `STALL_SECONDS`."""
         if self._recorder.running_pods or self._jobs.arrivals.next_at is not None:
             return False
         last = max(self._recorder.last_change_at, self._jobs.submitted_at)
         return self._timeline.now - last >= STALL_SECONDS
 
     def _is_cycle_due(self) -> bool:
-        """Whether a cycle runs at this instant; decided as in `strato.scheduler.service`."""
+        """Whether a cycle runs at this instant, by the rules of `strato.scheduler.service`."""
         world, now = self._world, self._timeline.now
         if not self._is_woken:
             return False
@@ -220,6 +220,6 @@ class Engine:
             )
         self._decided_version = world.version
         self._jobs.carry_out(plan)
-        self._happen()  # pods that run for no time have ended before the next cycle
+        self._apply_due()  # so that pods with a run time of 0 have ended before the next cycle
         self._is_woken = world.version != self._decided_version
         self._throttle.ran(now, now, status_only=status_only, placed=len(plan.binds))

@@ -1,8 +1,8 @@
-"""`Jobs`: what happens to the jobs of a trace between cycles, as job controller and nodes would have it.
+"""`Jobs`: does between cycles what job controller and nodes would do with the jobs of a trace.
 
-A job is submitted, its pods are made once its group is admitted, run where they are bound, end, and are made again
-when they were evicted. All of it reaches the scheduler as it would in a cluster: as groups and pods that it takes into
-its world, and at the instant at which it happens.
+It submits a job, makes the job's pods once the pod group is admitted, lets them run on the nodes they are bound to and
+end, and replaces those that were evicted. The scheduler learns of each step as in a cluster: `Jobs` puts the changed
+pod groups and pods into its World at the instant of the change.
 """
 
 from __future__ import annotations
@@ -29,27 +29,29 @@ from strato.sim.submission import waiting_reason
 from strato.sim.traces import TraceJob
 
 _MANY: Final = 256
-"""From so many pods at once, nodes are accounted once for all of them."""
+"""From so many pods on, node rows are charged once for all of them (`together`), which costs a third."""
 
 
 class Run(NamedTuple):
-    """A pod that is on a node."""
+    """A pod that is bound to a node."""
 
     number: int
+    """The pod's index in its job."""
     key: str
     uid: str
     row: int
+    """The node's row in the World."""
 
 
 class Jobs:
-    """See the module.
+    """The jobs of a trace, as the module says.
 
     Args:
-        jobs: Of the trace.
-        world: What the scheduler knows.
-        templates: What the jobs look like to it.
-        recorder: Is given when pods run where.
-        timeline: Has pods end.
+        jobs: The trace's jobs; a job's row is its index in here.
+        world: The scheduler's World.
+        templates: Makes pod groups and pods of the jobs.
+        recorder: Takes when and where pods begin and end.
+        timeline: Virtual time; calls this class back when pods start and end.
     """
 
     def __init__(
@@ -73,17 +75,17 @@ class Jobs:
         self.arrivals = Arrivals(jobs)
         self.submitted = 0
         self.submitted_at = 0.0
-        """When a job was submitted last."""
+        """When the latest job was submitted."""
         self.refused: dict[int, str] = {}
-        """Why admission refused jobs, by row."""
+        """Row of a job that admission refused → why."""
 
     @property
     def are_over(self) -> bool:
-        """Whether all have ended."""
+        """Whether all jobs have ended or were refused."""
         return self._recorder.finished + len(self.refused) == len(self._jobs)
 
     def reasons(self) -> dict[int, str]:
-        """Return why the jobs that have not ended wait, by row."""
+        """Return why jobs have not ended, by row: not submitted, refused, or what their pod group's condition says."""
         waiting = {life.row: waiting_reason(life.group) for life in self._lives.values()}
         return {**self.arrivals.reasons(), **self.refused, **waiting}
 
@@ -109,7 +111,7 @@ class Jobs:
         self._world.set_group(group)
 
     def _make_pods(self, life: Life) -> None:
-        """Make the pods that a job lacks, once its group is admitted."""
+        """Make a job's missing pods, if its pod group is admitted."""
         if not life.missing or not life.may_have_pods:
             return
         missing, life.missing = sorted(life.missing), []
@@ -119,7 +121,7 @@ class Jobs:
     # -- what a cycle decided ------------------------------------------------------------------------------------------
 
     def carry_out(self, plan: Plan) -> None:
-        """Let a plan come about."""
+        """Apply a cycle's plan to the world: binds, removed gates, statuses of pod groups, evictions, verdicts."""
         if plan.binds:
             self._bind(plan.binds)
         for task in plan.admitted.values():
@@ -128,7 +130,7 @@ class Jobs:
             self._decide_again(plan.again_seconds)
         for status in plan.groups:
             self._take_status(status)
-        for eviction in plan.evictions:  # takes a node several steps, a status one
+        for eviction in plan.evictions:  # after the statuses: in a cluster a node takes longer than a status write
             self._evict(eviction)
         self._verdicts.take(plan)
 
@@ -145,37 +147,37 @@ class Jobs:
             for course, some in by_course.items():
                 runs = [Run(task.order[0], task.key, task.uid, task.row) for task in some]
                 if course.start_seconds > 0:
-                    self._show(runs, is_running=False)
+                    self._put_on_node(runs, is_running=False)
                     self._timeline.after(course.start_seconds, self._start, life, runs, course)
                 else:
                     self._start(life, runs, course)
 
     def _courses(self, life: Life, tasks: Sequence[Task]) -> list[Course]:
-        """Return how the runs of pods go that were bound."""
+        """Return start delay, run time and exit code of pods that were just bound."""
         return life.runs([task.uid for task in tasks])
 
     def _start(self, life: Life, runs: Sequence[Run], course: Course) -> None:
-        """Let pods run from now on that are still where they were bound."""
+        """Begin the work of pods that are still bound; evicted ones are left out."""
         is_shown = not 0.0 < course.run_seconds <= MIN_REPORTED_SECONDS
-        there = self._show(runs, is_running=is_shown)
+        there = self._put_on_node(runs, is_running=is_shown)
         if is_shown:
             for run in there:
                 self._recorder.begin(life.row, run.number, run.row, self._timeline.now)
         if there and course.run_seconds < math.inf:
             self._timeline.after(course.run_seconds, self._end, life, there, course.exit_code)
 
-    def _show(self, runs: Sequence[Run], *, is_running: bool) -> list[Run]:
-        """Show the scheduler that nodes have taken pods; return those that are there."""
+    def _put_on_node(self, runs: Sequence[Run], *, is_running: bool) -> list[Run]:
+        """Put pods into the world as their nodes report them after the bind; return those that are still there."""
         tasks, names = self._world.tasks, self._world.nodes.names
         status = self._forms.started(self._timeline.text, is_running=is_running)
-        there = self._there(runs)
+        there = self._still_bound(runs)
         with self._together(len(there)):
             for run in there:
                 self._world.set_pod(self._forms.on_node(tasks[run.key].pod, names[run.row], status))
         return there
 
-    def _there(self, runs: Sequence[Run]) -> list[Run]:
-        """Return the pods of runs that have neither gone nor been made anew."""
+    def _still_bound(self, runs: Sequence[Run]) -> list[Run]:
+        """Return the runs whose pod exists and has the same uid, so was not replaced."""
         tasks = self._world.tasks
         return [run for run in runs if (task := tasks.get(run.key)) is not None and task.uid == run.uid]
 
@@ -189,15 +191,15 @@ class Jobs:
     # -- ends ----------------------------------------------------------------------------------------------------------
 
     def _end(self, life: Life, runs: Sequence[Run], exit_code: int) -> None:
-        """Let pods end that still run."""
+        """End the pods that are still there; remove the job if these were its last ones."""
         now, tasks = self._timeline.now, self._world.tasks
         ending = Ending.SUCCEEDED if exit_code == 0 else Ending.FAILED
-        ended = self._there(runs)
+        ended = self._still_bound(runs)
         with self._together(len(ended)):
             for run in ended:
                 self._world.set_pod(self._forms.ended(tasks[run.key].pod, self._timeline.text, exit_code))
         for run in ended:
-            self._recorder.begin(life.row, run.number, run.row, now)  # of those too short to be seen running
+            self._recorder.begin(life.row, run.number, run.row, now)  # of pods too short to be reported as running
             self._recorder.end(life.row, run.number, now, ending)
         if ending is Ending.SUCCEEDED:
             life.succeeded += len(ended)
@@ -208,7 +210,7 @@ class Jobs:
             self._forget(life)
 
     def _forget(self, life: Life) -> None:
-        """Take away the group of a job whose pods have all ended, as its controller does, and the pods."""
+        """Remove the pod group, as the job controller does, and the pods of a job whose pods have all ended."""
         del self._lives[life.key]
         self._world.remove_group(life.key)
         for number in range(life.job.replicas):
@@ -226,19 +228,21 @@ class Jobs:
             return
         stop = life.stop_seconds(task.uid)
         if stop > 0:
-            world.set_pod(self._forms.leaving(task.pod, self._timeline.text))
-            self._timeline.after(stop, self._leave, life, task.key, task.uid, task.order[0], self._row_of(eviction))
+            world.set_pod(self._forms.terminating(task.pod, self._timeline.text))
+            self._timeline.after(
+                stop, self._remove_evicted, life, task.key, task.uid, task.order[0], self._row_of(eviction)
+            )
         else:
-            self._leave(life, task.key, task.uid, task.order[0], self._row_of(eviction))
+            self._remove_evicted(life, task.key, task.uid, task.order[0], self._row_of(eviction))
 
     def _row_of(self, eviction: Eviction) -> int:
-        """Return the row of the job that an eviction is for, -1 where it is for none."""
+        """Return the row of the job that a pod is evicted for, -1 if for none."""
         task = self._world.tasks.get(eviction.beneficiary)
         life = self._lives.get(task.job.key) if task is not None and task.job is not None else None
         return -1 if life is None else life.row
 
-    def _leave(self, life: Life, key: str, uid: str, number: int, beneficiary: int) -> None:
-        """Take away an evicted pod; its job makes another in its place."""
+    def _remove_evicted(self, life: Life, key: str, uid: str, number: int, beneficiary: int) -> None:
+        """Remove an evicted pod once it has stopped, and make another in its place if the job may have pods."""
         task = self._world.tasks.get(key)
         if task is None or task.uid != uid:
             return
@@ -248,14 +252,14 @@ class Jobs:
         self._make_pods(life)
 
     def _decide_again(self, seconds: float) -> None:
-        """Decide again after so long, unless that is done earlier anyway."""
+        """Have a cycle run in so many seconds, unless one is planned for an earlier instant."""
         at = self._timeline.now + seconds
         if self._again_at is None or at < self._again_at:
             self._again_at = at
             self._timeline.after(seconds, self._reconsider)
 
     def _reconsider(self) -> None:
-        """Decide again: a victim that was spared may be asked again, or somebody may evict again."""
+        """Make a cycle due: with time, a spared victim can be evicted again, or a waiting job may evict again."""
         self._again_at = None
         self._world.version += 1
         self._world.schedulable_generation += 1

@@ -1,4 +1,4 @@
-"""What becomes of one job of a trace: its group, its pods, and what they look like at each stage."""
+"""`Life`: the state of one submitted job; `PodForms`: its pods as objects at each stage, from bound to ended."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from strato.sim.traces import TraceJob
 _MOST_SPECS: Final = 65_536
 _NEVER: Final = "Never"
 _NO_CHANCE: Final = Draws()
-"""For what leaves nothing to chance."""
+"""The random numbers of jobs without run annotations: their plan draws none."""
 
 
 class Course(NamedTuple):
-    """How the run of a pod goes."""
+    """When a bound pod begins and ends, and with which exit code."""
 
     start_seconds: float
-    """From the bind to the beginning of its work."""
+    """From the bind to the beginning of the work: image pull and start of containers."""
     run_seconds: float
     exit_code: int
 
@@ -36,13 +36,14 @@ class Life:
     """A job that was submitted and has not ended.
 
     Attributes:
-        row: Of the job in the trace.
-        job: As the trace has it.
-        template: What it looks like to the scheduler.
+        row: The job's row in the trace.
+        job: The trace's job.
+        template: Makes its pod group and pods.
         group: Its pod group, as it would be in the API now.
-        key: Of that group.
-        missing: Numbers of the pods that are still to be made, or to be made again.
-        succeeded, failed: How many pods have ended by themselves.
+        key: The pod group's key, ``namespace/name``.
+        missing: Indexes of the pods that are to be made, for the first time or after an eviction.
+        succeeded: Number of pods that have ended with exit code 0.
+        failed: Number of pods that have ended with another exit code.
     """
 
     __slots__ = ("_meta", "_prefix", "failed", "group", "job", "key", "missing", "row", "succeeded", "template")
@@ -61,33 +62,33 @@ class Life:
 
     @property
     def may_have_pods(self) -> bool:
-        """Whether the job controller makes its pods now."""
+        """Whether the job controller would make its pods now."""
         return is_admitted(self.group)
 
     @property
     def is_over(self) -> bool:
-        """Whether all its pods have ended by themselves."""
+        """Whether all its pods have ended, other than by eviction."""
         return self.succeeded + self.failed >= self.job.replicas
 
     def stop_seconds(self, uid: str) -> float:
-        """Return how long a pod takes to stop that is evicted."""
+        """Return how long an evicted pod takes to stop; at most its grace period."""
         pod = self.template.pod
         longest = max(stop_seconds(pod.metadata.annotations, container, uid) for container in pod.spec.containers)
         return min(longest, pod.spec.termination_grace_period_seconds)
 
     def pod_key(self, number: int) -> str:
-        """Return the key of one of its pods."""
+        """Return the key of the pod with an index."""
         return f"{NAMESPACE}/{self._prefix}{number}"
 
     def pods(self, numbers: Iterable[int], uids: Iterator[str], created: str) -> Iterator[Pod]:
-        """Yield pods as they are when they have just been made."""
+        """Yield new pods with these indexes."""
         made, meta, prefix = self.template.pod, self._meta, self._prefix
         for number in numbers:
             name = f"{prefix}{number}"
             yield replace(made, metadata=replace(meta, name=name, uid=next(uids), creation_timestamp=created))
 
     def runs(self, uids: Sequence[str]) -> list[Course]:
-        """Return how the runs of pods go, by their uids."""
+        """Return the course of pods, in the order of their uids, which seed what is random about it."""
         notes = {RUN_SECONDS: f"{self.job.run_seconds:.6f}"}
         if not has_run_annotations(self.job.annotations):
             return [Course(0.0, *plan_run(notes, (), _NEVER, _NO_CHANCE))] * len(uids)
@@ -96,7 +97,7 @@ class Life:
 
 
 class PodForms:
-    """Pods at the stages of their lives; what many of them share is made once."""
+    """Makes the Pod objects of each stage, from bound to ended; pods share specs and statuses that are equal."""
 
     def __init__(self) -> None:
         self._specs: dict[tuple[int, str], tuple[PodSpec, PodSpec]] = {}
@@ -104,18 +105,18 @@ class PodForms:
         self._ended: tuple[tuple[str | None, str, int], PodStatus] = (None, "", 0), PodStatus()
 
     def started(self, time: str, *, is_running: bool) -> PodStatus:
-        """Return the status of a pod that a node took at that time; what is over at once is not shown as running."""
+        """Return the status of a pod on its node: Running since a time, or Pending."""
         if self._started[0] != (time, is_running):
             status = PodStatus(phase="Running", start_time=time) if is_running else PodStatus(phase="Pending")
             self._started = (time, is_running), status
         return self._started[1]
 
     def on_node(self, pod: Pod, node: str, status: PodStatus) -> Pod:
-        """Return a pod that was bound."""
+        """Return a pod with a node and a status."""
         return replace(pod, spec=self._placed(pod.spec, node), status=status)
 
     def _placed(self, spec: PodSpec, node: str) -> PodSpec:
-        """Return a spec with its node; pods of one template on one node share it."""
+        """Return a spec with a node; pods of one template on one node share the result."""
         key = id(spec), node
         found = self._specs.get(key)
         if found is not None and found[0] is spec:
@@ -137,18 +138,18 @@ class PodForms:
             self._ended = key, status
         return replace(pod, status=self._ended[1])
 
-    def leaving(self, pod: Pod, time: str) -> Pod:
-        """Return a pod that is being deleted."""
+    def terminating(self, pod: Pod, time: str) -> Pod:
+        """Return a pod with a deletion timestamp."""
         return replace(pod, metadata=replace(pod.metadata, deletion_timestamp=time))
 
     def without_gates(self, pod: Pod) -> Pod:
-        """Return a pod whose queue has room for it."""
+        """Return a pod without its queue-admission gate."""
         meta = replace(pod.metadata, generation=pod.metadata.generation + 1)
         return replace(pod, metadata=meta, spec=replace(pod.spec, scheduling_gates=()))
 
 
 def with_status(group: PodGroup, wanted: GroupStatus) -> PodGroup:
-    """Return a pod group with the status that a cycle wants it to have."""
+    """Return a pod group with the status that a cycle decided."""
     conditions, condition = group.status.conditions, wanted.condition
     if condition is not None:
         news = PodGroupCondition(

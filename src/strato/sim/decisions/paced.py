@@ -1,4 +1,4 @@
-"""`PacedJobs`: jobs whose speed, starts and losses follow a performance model in place of the trace's run times."""
+"""`PacedJobs`: jobs whose speed, start delay and loss on eviction follow a performance model."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from strato.sim.models.progress import WorkClock
 
 
 class PacedJobs(Jobs):
-    """Jobs under a model. Their pods end together, when the job's work is done."""
+    """Jobs under a performance model. A job's pods end together, when its work is done."""
 
     def follow(self, model: PerformanceModel) -> None:
-        """Take the model; called once, before anything is submitted."""
+        """Set the model. Call this once, before the first job is submitted."""
         labels = {
             row: dict(node.metadata.labels or {})
             for row, node in enumerate(self._world.nodes.facts)
@@ -24,7 +24,7 @@ class PacedJobs(Jobs):
         }
         self._clock = WorkClock(model, self._jobs, labels)
         self._running: dict[int, tuple[Life, dict[int, Run], int]] = {}
-        self._turns: dict[int, int] = {}
+        self._plans: dict[int, int] = {}
         self._done: set[int] = set()
 
     def _courses(self, life: Life, tasks: Sequence[Task]) -> list[Course]:
@@ -37,36 +37,36 @@ class PacedJobs(Jobs):
 
     def _start(self, life: Life, runs: Sequence[Run], course: Course) -> None:
         now = self._timeline.now
-        there = self._show(runs, is_running=True)
+        there = self._put_on_node(runs, is_running=True)
         if not there:
             return
         for run in there:
             self._recorder.begin(life.row, run.number, run.row, now)
-        if life.row in self._done:  # a member that came too late to help
+        if life.row in self._done:  # a member that was bound after the others had done the job's work
             self._end(life, there, course.exit_code)
             return
         _, known, _ = self._running.setdefault(life.row, (life, {}, course.exit_code))
         known.update((run.number, run) for run in there)
         self._rearrange(self._clock.begin(life.row, [(run.number, run.row) for run in there], now))
 
-    def _leave(self, life: Life, key: str, uid: str, number: int, beneficiary: int) -> None:
+    def _remove_evicted(self, life: Life, key: str, uid: str, number: int, beneficiary: int) -> None:
         known = self._running.get(life.row)
         if known is not None and number in known[1] and known[1][number].uid == uid:
             del known[1][number]
             self._rearrange(self._clock.leave(life.row, number, self._timeline.now))
-        super()._leave(life, key, uid, number, beneficiary)
+        super()._remove_evicted(life, key, uid, number, beneficiary)
 
     def _rearrange(self, rows: Iterable[int]) -> None:
-        """Have jobs end when they will have done their work, as things are now."""
+        """Plan anew when jobs end: when their work will be done at their present speed."""
         for row in sorted(rows):
-            turn = self._turns[row] = self._turns.get(row, 0) + 1
+            plan = self._plans[row] = self._plans.get(row, 0) + 1
             seconds = self._clock.remaining_seconds(row)
             if seconds < math.inf:
-                self._timeline.after(seconds, self._finish, row, turn)
+                self._timeline.after(seconds, self._finish, row, plan)
 
-    def _finish(self, row: int, turn: int) -> None:
-        if self._turns.get(row) != turn:
-            return  # it went faster or slower meanwhile
+    def _finish(self, row: int, plan: int) -> None:
+        if self._plans.get(row) != plan:
+            return  # `_rearrange` has planned another end since, because the speed changed
         life, known, exit_code = self._running.pop(row)
         self._done.add(row)
         others = self._clock.end(row, self._timeline.now)

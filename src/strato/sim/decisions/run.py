@@ -1,4 +1,4 @@
-"""`simulate_decisions`: a trace under a policy, decisions only."""
+"""`simulate_decisions`: runs a trace under a policy with the scheduler's cycle alone."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def simulate_decisions(
         trace: The jobs.
         shapes: The nodes; empty takes those of the trace.
         config: The policy; None is the built-in one.
-        seed: Of what the scheduler leaves to chance.
+        seed: Seeds the scheduler's random numbers.
         queues: Manifests; queues that the trace names and these do not are made with weight 1.
         start: The instant at which the trace begins, seconds since the epoch.
-        progress: Called after each instant at which something happened.
-        model: Says how fast jobs run where they are, what starts cost and evictions lose; None runs them as recorded.
+        progress: Called after each instant that had an event.
+        model: Gives the jobs' speed by placement, start delay and loss on eviction; None takes the trace's run times.
 
     Raises:
         ApiError: A queue was refused.

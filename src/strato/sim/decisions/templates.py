@@ -1,8 +1,8 @@
-"""What the jobs of a trace look like to the scheduler: their pod groups and pods, as a cluster would have made them.
+"""Makes the pod groups and pods of a trace's jobs, with the content that they would have in a cluster.
 
-A `Template` is made once for all jobs that ask for the same: its job goes through admission, the job controller's
-functions build its group and a pod, and these go through admission too. What differs between the jobs of one template
-are names and uids; they are found by building it for a job with known ones.
+A `Template` is made once for all jobs with equal requests, annotations and so on: a job with the name `_NAME` and the
+uid `_UID` goes through admission, the job controller's functions build its pod group and one pod, and these go through
+admission too. For each job of the template its own name and uid then take the place of these two texts.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ _NAME: Final = "name-of-the-template"
 _UID: Final = "00000000-0000-4000-8000-ffffffffffff"
 _KEPT_BYTES: Final = 128 << 20
 _TEMPLATE_BYTES: Final = 16_000
-"""About what one takes."""
+"""About the memory of a template."""
 
 
 class Template:
-    """What jobs share that ask for the same.
+    """Pod group and pod of all jobs that differ in name, uid and run time only.
 
     Attributes:
-        refusal: Why admission does not let such a job in; empty when it does.
-        group: Of a job called `_NAME`.
-        pod: Its first pod.
-        compiled: What the job controller makes of the spec.
+        refusal: Why admission refuses such jobs; empty if it admits them.
+        group: The pod group of a job called `_NAME`.
+        pod: The first pod of that job.
+        compiled: The job's spec as the job controller compiles it.
     """
 
     __slots__ = ("_annotations", "_group_name", "_labels", "compiled", "group", "pod", "refusal")
@@ -59,7 +59,7 @@ class Template:
         self._group_name = groups.group_name(job)
 
     def group_of(self, name: str, uid: str, *, group_uid: str, created: str) -> PodGroup:
-        """Return the pod group of a job, as it is created."""
+        """Return a new pod group for a job."""
         group = self.group
         group_name = _named(self._group_name, name, uid)
         return replace(
@@ -67,7 +67,7 @@ class Template:
         )
 
     def metadata_of(self, name: str, uid: str) -> ObjectMeta:
-        """Return the metadata that the pods of a job share; each has a name, a uid and a creation time besides."""
+        """Return the metadata that the pods of a job share; name, uid and creation time are to be set for each pod."""
         meta = self.pod.metadata
         return replace(
             meta,
@@ -78,7 +78,7 @@ class Template:
 
 
 class _Named:
-    """Texts of which some hold the name or the uid of their job."""
+    """Labels or annotations of the template's pod, some of which contain the name or the uid of the job."""
 
     __slots__ = ("_all", "_varying")
 
@@ -87,7 +87,7 @@ class _Named:
         self._varying = [(key, text) for key, text in texts.items() if _NAME in text or _UID in text]
 
     def of(self, name: str, uid: str) -> dict[str, str]:
-        """Return them for a job."""
+        """Return them with a job's name and uid."""
         made = self._all.copy()
         for key, text in self._varying:
             made[key] = _named(text, name, uid)
@@ -99,7 +99,7 @@ def _named(text: str, name: str, uid: str) -> str:
 
 
 class Refused(Template):
-    """What such jobs share that admission does not let in."""
+    """The template of jobs that admission refuses; only `refusal` is set."""
 
     __slots__ = ()
 
@@ -108,11 +108,11 @@ class Refused(Template):
 
 
 class Templates:
-    """The templates used lately.
+    """Makes templates and keeps those used last.
 
     Args:
-        reader: What admission reads.
-        chain: Admission; our own rules unless given.
+        reader: The objects that admission reads.
+        chain: Admission; None takes a `Chain` with its defaults.
     """
 
     def __init__(self, reader: AdmissionReader, chain: Chain | None = None) -> None:
@@ -121,7 +121,7 @@ class Templates:
         self._known: LruCache[Hashable, Template] = LruCache(_KEPT_BYTES, lambda *_: _TEMPLATE_BYTES)
 
     def of(self, job: TraceJob) -> Template:
-        """Return the template of a trace's job."""
+        """Return the template of a trace's job, made now or kept."""
         key = _key(job)
         found = self._known.get(key)
         if found is None:
@@ -157,13 +157,13 @@ class Templates:
 
 
 def _pod(body: dict[str, Any]) -> Pod:
-    """Return a new pod as it is read; what only its number tells is left to who names it."""
+    """Decode a new pod and set its phase, as the server does; its name and uid are set later for each pod."""
     pod = msgspec.convert(body, Pod)
     return replace(pod, status=replace(pod.status, phase="Pending"))
 
 
 def _key(job: TraceJob) -> Hashable:
-    """Return what tells templates apart: all that a manifest holds, but for the name and the run time."""
+    """Return the key of a job's template: everything its manifest depends on, except the name and the run time."""
     return (
         tuple(job.requests.items()),
         job.replicas,

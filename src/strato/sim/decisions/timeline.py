@@ -1,4 +1,4 @@
-"""Virtual time without an event loop: what is to happen when."""
+"""`Timeline`: virtual time without an event loop, and the functions to call at later instants."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from strato.sim.rest import instant
 
 
 class Timeline:
-    """Calls functions at instants, ties by insertion.
+    """Calls functions at instants; those of one instant in the order in which they were added.
 
     Args:
-        start: The instant at which it begins, seconds since the epoch.
+        start: The instant at which the timeline begins, seconds since the epoch.
 
     Attributes:
-        now: Seconds after its beginning, in whole microseconds.
+        now: The present instant, seconds after the beginning, in whole microseconds. The engine advances it.
     """
 
     def __init__(self, start: float) -> None:
@@ -32,17 +32,17 @@ class Timeline:
 
     @property
     def next_at(self) -> float | None:
-        """When something happens next."""
+        """The instant of the next call; None when there is none."""
         return self._events[0][0] if self._events else None
 
     @property
     def epoch(self) -> float:
-        """Now, in seconds since the epoch."""
+        """The present instant, seconds since the epoch."""
         return self._start + self.now
 
     @property
     def text(self) -> str:
-        """Now, as objects have it: in whole seconds."""
+        """The present instant as a timestamp of API objects, in whole seconds."""
         return format_time(self._start + self.now)
 
     def after(self, seconds: float, function: Callable[..., None], *args: Any) -> None:
@@ -50,7 +50,7 @@ class Timeline:
         heapq.heappush(self._events, (instant(self.now + seconds), next(self._numbers), function, args))
 
     def fire(self) -> None:
-        """Call what is due now, also what that makes due now."""
+        """Call the functions that are due now, also those that these calls add for now."""
         while self._events and self._events[0][0] <= self.now:
             _, _, function, args = heapq.heappop(self._events)
             function(*args)

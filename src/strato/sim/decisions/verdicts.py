@@ -1,8 +1,9 @@
-"""`SettlingVerdicts`: what cycles say of waiting pods, on its way into their statuses.
+"""`SettlingVerdicts`: holds the verdicts of cycles on waiting pods until they would be written into the pods' statuses.
 
-Of all that a pod's status says, the node that it is nominated to bears on decisions. It is written with the rest of a
-verdict, by the rule of the scheduler's reports (`strato.scheduler.reporting.podverdicts`), and as their queue
-(`strato.client.statusqueue`) has it: the latest wins, at the time at which an earlier one was due.
+Later decisions depend on one member of a pod's status, the nominated node, so it must change when it would in a
+cluster. There the scheduler's reports write it with the rest of a verdict, when
+`strato.scheduler.reporting.podverdicts` says. As in their status queue (`strato.client.statusqueue`), a newer verdict
+replaces one that waits, and is due at the earlier of the two times.
 """
 
 from __future__ import annotations
@@ -20,21 +21,22 @@ from strato.sim.decisions.timeline import Timeline
 from strato.sim.rest import instant
 
 _FEW: Final = 1000
-"""So many entries are kept of what was written, whoever still waits; then twice as many as are of use."""
+"""Least number of written verdicts at which those of pods that no longer wait are forgotten; afterwards that happens
+when their number has doubled, so that the cost per verdict stays constant."""
 
 
 class _Waiting(NamedTuple):
     verdict: PodVerdict
     at: float
-    """When it is due, in whole microseconds."""
+    """When the verdict is due, in whole microseconds."""
 
 
 class SettlingVerdicts:
-    """See the module.
+    """Verdicts that wait to be written, as the module says.
 
     Args:
-        world: What the scheduler knows; takes pods as they are once a verdict is written.
-        timeline: Says when.
+        world: The scheduler's World; takes a pod with its nominated node when its verdict is written.
+        timeline: Virtual time; calls this class back when verdicts are due.
     """
 
     def __init__(self, world: World, timeline: Timeline) -> None:
@@ -43,12 +45,12 @@ class SettlingVerdicts:
         self._growth = GrowthTracker()
         self._waiting: dict[str, _Waiting] = {}
         self._due: dict[float, list[str]] = {}
-        """By instant, pods whose verdict was to be written then; it may have been put off or written earlier."""
+        """Instant → keys of pods whose verdict was due then. `_waiting` has the valid due time: it may have moved."""
         self._written: dict[str, Written] = {}
         self._most_written = _FEW
 
     def take(self, plan: Plan) -> None:
-        """Take what a cycle says."""
+        """Take the verdicts of a cycle's plan."""
         now, world = self._timeline.now, self._world
         for key in plan.verdicts:
             job = world.jobs.get(key)
@@ -79,7 +81,7 @@ class SettlingVerdicts:
             keys.append(key)
 
     def _write(self, at: float) -> None:
-        """Write what is due at an instant."""
+        """Write the verdicts that are due at an instant."""
         for key in self._due.pop(at):
             waiting = self._waiting.get(key)
             if waiting is None or waiting.at != at:
@@ -97,7 +99,7 @@ class SettlingVerdicts:
                 self._nominate(verdict.task, verdict.nominated)
 
     def _nominate(self, task: Task, node: str) -> None:
-        """Have the scheduler read a pod's status anew; it names a node if it did so before, or does now."""
+        """Give the world a pod with its nominated node, or with its former one if the verdict nominates none."""
         pod = task.pod
         if node and node != pod.status.nominated_node_name:
             pod = replace(pod, status=replace(pod.status, nominated_node_name=node))
@@ -105,7 +107,7 @@ class SettlingVerdicts:
             self._world.set_pod(pod)
 
     def _forget(self) -> None:
-        """Forget what was written of pods that wait no more: nothing is written of them again."""
+        """Forget the written verdicts of pods that no longer wait, as these get no further verdict."""
         tasks = self._world.tasks
         self._written = {
             key: written
