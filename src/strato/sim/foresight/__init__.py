@@ -1,4 +1,6 @@
-"""What a living cluster will do: run forward from a snapshot, with changes (`whatif`) or without (`when`).
+"""Predicts what a cluster will do, by running a copy of its state forward in virtual time.
 
-Everything is decided by the scheduler's own cycle on a copy; nothing in here writes to a cluster.
+`forward` runs a copy; `whatif` compares it with a copy that has changes, `when` draws run times to predict when waiting
+jobs start. The scheduler's own cycle decides on the copies. Of these modules only `whenpublishing` writes to a cluster:
+it publishes the predictions.
 """

@@ -1,8 +1,9 @@
-"""A state run forward: cycles, pods that end when they are expected to, cycles again, until all has started.
+"""`run_forward`: runs a copy of a cluster's state forward in virtual time, until all its jobs have started.
 
-Takes the copy of a state as `strato.scheduler.dryrun.trial` has it; time passes and cycles are decided as for a trace
-(`strato.sim.decisions.engine`), only that the jobs are those which are there. Bound pods run at once; evicted ones wait
-again, as their controllers make them anew. What nobody knows the run time of goes on for good, and is counted.
+The copy is that of `strato.scheduler.dryrun.trial`. The engine of simulated traces (`strato.sim.decisions.engine`) runs
+the cycles, with the jobs of the state in place of a trace's. Bound pods run at once and end after their expected run
+time; evicted pods are replaced at once, as their controllers would do. Pods whose run time is not known never end;
+`Forecast.unknown` counts them.
 """
 
 from __future__ import annotations
@@ -36,26 +37,26 @@ from strato.sim.foresight.runseconds import RunSeconds
 
 MOST_INSTANTS: Final = 50_000
 _OVERDUE_RATIO: Final = 0.25
-"""A pod that has run longer than was expected is taken to run so much longer still, as a share of what it has."""
+"""A pod that has run longer than expected is assumed to run this share of its elapsed time longer still."""
 _SECOND: Final = 1.0
 _TINY: Final = 1e-6
 _TICK_SECONDS: Final = 300.0
-"""Between two looks at the clock by plugins that are time-based: a month has to pass in seconds."""
+"""Time between two cycles for time-based plugins. Long, as a month must be run forward within seconds."""
 
 
 @dataclass(slots=True)
 class JobForecast:
-    """What becomes of one job.
+    """The forecast for one job.
 
     Attributes:
-        key: Of its pod group, or ``namespace/pod:name``.
-        name: As a person calls it.
-        queue: Its queue.
-        pods: How many it has.
-        started: How many ran at the beginning.
-        starts_at: Seconds from now until it has all the pods that it needs; None: it was not seen to start.
-        evicted: Pods of it that were evicted.
-        reason: What holds it back at the end, if it has not started.
+        key: The key of its pod group, or ``namespace/pod:name`` for a pod without one.
+        name: ``namespace/name`` of the job or pod, for the user.
+        queue: The name of its queue.
+        pods: Number of its pods.
+        started: Number of its pods that ran at the beginning.
+        starts_at: Seconds from the beginning until its minimum number of pods is placed; None if that did not happen.
+        evicted: Number of its pods that were evicted.
+        reason: Why it could not be placed at the end; empty if it has started.
     """
 
     key: str
@@ -70,18 +71,18 @@ class JobForecast:
 
 @dataclass(slots=True)
 class Forecast:
-    """What a state comes to.
+    """The forecast for a state.
 
     Attributes:
-        jobs: Those that wait at the beginning or are evicted, by key.
-        running: Keys of those that have all the pods they need at the beginning.
-        in_use: Share of what the nodes have that pods hold, by resource, once nothing more starts at the beginning.
-        in_use_later: The same on average until the last job starts; as ``in_use`` when none starts later.
-        evictions: Victim and whom it went for.
-        nodes: How many nodes take pods.
-        unknown: Pods that run or will run for nobody knows how long.
-        ended_at: Seconds from now at which it was stopped.
-        is_cut: Whether it was stopped by its limits, not because all that can start has.
+        jobs: Jobs that wait at the beginning or lose pods to an eviction, by key.
+        running: Keys of the jobs that have their minimum number of pods at the beginning.
+        in_use: By resource, the share of the nodes' allocatable that pods hold after the cycles of the first instant.
+        in_use_later: The mean share from the beginning until the last job starts; ``in_use`` if none starts later.
+        evictions: Keys of each victim and of the pod that it was evicted for.
+        nodes: Number of schedulable nodes.
+        unknown: Number of pods without a known run time.
+        ended_at: When the run ended, seconds after its beginning.
+        is_cut: Whether a limit of time or instants ended it, although waiting jobs might still have started.
     """
 
     jobs: dict[str, JobForecast] = field(default_factory=dict)
@@ -96,21 +97,22 @@ class Forecast:
 
     @property
     def waiting(self) -> list[JobForecast]:
-        """Jobs that were not seen to start."""
+        """Jobs that did not start in the run."""
         return [job for job in self.jobs.values() if job.starts_at is None]
 
     @property
     def at_once(self) -> list[JobForecast]:
-        """Jobs that start without waiting for anything."""
+        """Jobs that start at the first instant, before any pod has ended."""
         return [job for job in self.jobs.values() if job.starts_at == 0.0]
 
 
 @dataclass(slots=True)
 class _Usage:
-    """Shares of what the nodes have that pods hold, summed over time.
+    """Integrates over time which share of the nodes' resources pods hold.
 
     Attributes:
-        latest: As they have been since ``at``.
+        latest: The share held of each resource since ``at``.
+        at: The latest instant, seconds after the beginning.
     """
 
     latest: Mapping[str, float]
@@ -120,33 +122,33 @@ class _Usage:
     _kept_at: float = 0.0
 
     def passed(self, now: float, latest: Mapping[str, float]) -> None:
-        """Take an instant, and how much is held from then on."""
+        """Move on to an instant; from then on pods hold other shares."""
         for name, share in self.latest.items():
             self._totals[name] = self._totals.get(name, 0.0) + share * (now - self.at)
         self.at, self.latest = now, latest
 
     def until_here(self) -> None:
-        """Have the mean end at this instant."""
+        """Let `mean` cover the time until this instant."""
         self._kept, self._kept_at = dict(self._totals), self.at
 
     def mean(self) -> dict[str, float]:
-        """Return the mean from the beginning to there; empty if that is the beginning."""
+        """Return the mean from the beginning to the instant of the last `until_here`; empty if no time lies between."""
         return {name: total / self._kept_at for name, total in self._kept.items()} if self._kept_at else {}
 
 
 class _NoArrivals:
-    """Nothing is submitted later: what will be is not foreseen."""
+    """No arrivals: a forecast knows only the jobs that are submitted already."""
 
     next_at: float | None = None
 
 
 @dataclass(slots=True)
 class _Ends:
-    """What has happened to the pods that will end, as the engine asks.
+    """The counts that the engine asks for (`strato.sim.decisions.engine.Record`).
 
     Attributes:
-        running_pods: How many run that will end.
-        last_change_at: When one began or ended last.
+        running_pods: Number of running pods that will end.
+        last_change_at: When a job started or a pod ended last.
     """
 
     running_pods: int = 0
@@ -154,21 +156,21 @@ class _Ends:
 
 
 class _LiveJobs:
-    """The jobs of a state: what runs ends when it is expected to, and what was evicted waits again.
+    """The jobs of a state: running pods end after their expected run time, evicted pods are replaced by waiting ones.
 
     Args:
-        world: What the scheduler knows.
-        timeline: Has pods end.
+        world: The scheduler's World.
+        timeline: Virtual time; calls this class back when pods end.
         run_seconds: See `RunSeconds`.
-        names: By key of a pod group, what the job is called.
-        only: Keys of the pod groups that are waited for; None is all.
+        names: Key of a pod group → name of its job for the user.
+        only: Keys of the pod groups whose start ends the run; None is all that wait.
 
     Attributes:
-        found: What comes of them.
-        ends: What has happened.
-        submitted_at: None is submitted: the beginning.
-        arrivals: Nothing is still to be submitted.
-        is_cut: Whether no more is to happen, whoever waits.
+        found: The forecast, filled in as the run goes on.
+        ends: Counts for the engine.
+        submitted_at: The beginning, as no job is submitted.
+        arrivals: None.
+        is_cut: Whether the run must end now, even if jobs wait; `run_forward` sets it.
     """
 
     def __init__(
@@ -194,12 +196,12 @@ class _LiveJobs:
 
     @property
     def are_over(self) -> bool:
-        """Whether all have started on whose start the run ends."""
+        """Whether the run ends: it was cut, or all jobs whose start ends it have started."""
         return self.is_cut or not self.is_awaited
 
     @property
     def is_awaited(self) -> bool:
-        """Whether any job has not started on whose start the run ends."""
+        """Whether a job whose start ends the run has not started."""
         jobs = self.found.jobs
         if self._only is None:
             return any(job.starts_at is None for job in jobs.values())
@@ -211,7 +213,7 @@ class _LiveJobs:
     # -- the beginning -----------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Look at what there is."""
+        """Read the state: plan the end of running pods, replace terminating ones, and list the waiting jobs."""
         world = self._world
         world.runtimes.on = True
         for task in list(world.tasks.values()):
@@ -237,7 +239,7 @@ class _LiveJobs:
         return known
 
     def _will_end(self, task: Task) -> None:
-        """Note when a pod ends that runs; ends within a second are one instant."""
+        """Plan the end of a running pod, rounded up to whole seconds so that fewer instants have events."""
         seconds = self._run_seconds(self._world, task)
         if seconds is None:
             self.found.unknown += 1
@@ -252,7 +254,7 @@ class _LiveJobs:
     # -- what a cycle decided ----------------------------------------------------------------------------------------
 
     def carry_out(self, plan: Plan) -> None:
-        """Let a plan come about."""
+        """Apply a cycle's plan to the world: binds, evictions, removed gates, statuses of pod groups."""
         world = self._world
         self._verdicts.update(plan.verdicts)
         for bind in plan.binds:
@@ -274,7 +276,11 @@ class _LiveJobs:
                 known.starts_at = self.ends.last_change_at = self._timeline.now
 
     def _leave(self, task: Task) -> None:
-        """Let an evicted pod go, and its controller make it anew."""
+        """Remove a terminating pod, and add a pending one in its place if it was evicted in this run.
+
+        A pod with a deletion timestamp was terminating in the state already, so its successor is in the state or never
+        comes; nor does one for a pod without controller and job.
+        """
         job, pod = task.job, task.pod
         world = self._world
         world.remove_pod(task.key)
@@ -293,7 +299,7 @@ class _LiveJobs:
     # -- ends ----------------------------------------------------------------------------------------------------------
 
     def _end(self, key: str, uid: str) -> None:
-        """End a pod whose time is over, if it is still there."""
+        """End a pod after its run time, if it was not evicted before."""
         self.ends.running_pods -= 1
         task = self._world.tasks.get(key)
         if task is None or task.uid != uid or task.status in COMPLETED_SET or task.row < 0:
@@ -305,7 +311,7 @@ class _LiveJobs:
         self._end_job(self._world.tasks[key].job)
 
     def _end_job(self, job: Job | None) -> None:
-        """Forget a job whose pods have all ended: its queue has its share back."""
+        """Remove a job whose pods have all ended, so that its queue is no longer charged for it."""
         if job is None or any(task.status not in COMPLETED_SET for task in job.tasks.values()):
             return
         for key in list(job.tasks):
@@ -313,7 +319,7 @@ class _LiveJobs:
         self._world.remove_group(job.key)
 
     def explain(self) -> None:
-        """Say of those that wait what holds them back."""
+        """Set the reason of each job that has not started, from its latest verdict or condition."""
         for known in self.found.waiting:
             job = self._world.jobs.get(known.key)
             if job is None:
@@ -332,14 +338,14 @@ def run_forward(
     names: Mapping[str, str] | None = None,
     only: Collection[str] | None = None,
 ) -> Forecast:
-    """Run a state forward until everything has started, nothing can any more, or a time is over.
+    """Run a state forward until all jobs have started, none can start any more, or the horizon is reached.
 
     Args:
         copy: The state.
         run_seconds: See `RunSeconds`.
-        horizon_seconds: The longest time; 0 looks at what starts at once.
-        names: By key of a pod group, what the job is called.
-        only: Keys of the pod groups on whose start the run ends; None is all that wait.
+        horizon_seconds: The longest virtual time to run; 0 runs the first instant only.
+        names: Key of a pod group → name of its job for the user.
+        only: Keys of the pod groups whose start ends the run; None is all that wait.
     """
     world, timeline = build(copy.objects), Timeline(copy.now)
     world.gangs_are_whole = any(option.name == GANG for tier in copy.config.tiers for option in tier)
@@ -400,7 +406,7 @@ def _count_nodes(world: World) -> int:
 
 
 def _use_of(world: World) -> dict[str, float]:
-    """Return how much of each resource pods hold, of all that nodes which take pods have."""
+    """Return for each resource which share of the schedulable nodes' allocatable pods hold."""
     nodes = world.nodes
     rows = np.array(
         [row for row, node in enumerate(nodes.facts) if node is not None and not node.spec.unschedulable], np.int64

@@ -1,4 +1,4 @@
-"""How long pods run that say so themselves, and how long they are expected to."""
+"""`RunSeconds`: functions that return the run time of a pod, known from its annotations or expected from others."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from strato.scheduler.cache.world import World
 from strato.scheduler.model.jobs import Task
 
 RunSeconds = Callable[[World, Task], float | None]
-"""Returns how long a pod runs from its start, None when nobody knows."""
+"""Returns how long a pod runs from its start, None if that is not known."""
 
 
 def known_seconds(task: Task) -> float | None:
-    """Return how long a pod runs that says so itself, as pods of hollow nodes do."""
+    """Return the run time in a pod's annotations, as pods of hollow nodes have it; None if there is none."""
     return certain_seconds(task.pod.metadata.annotations)
 
 
 def expected_seconds(default: float | None = None) -> RunSeconds:
-    """Return what knows run times: annotations and deadlines of pods, what their like took, else a default."""
+    """Return a `RunSeconds` that takes a pod's annotations, else the scheduler's estimate, else a default.
+
+    The estimate (`World.runtimes`) comes from the pod's deadline and from ended pods of the same kind.
+    """
 
     def seconds(world: World, task: Task) -> float | None:
         known = known_seconds(task)

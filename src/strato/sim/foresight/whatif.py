@@ -1,4 +1,4 @@
-"""What if: a state before and after changes, run forward; and the fewest nodes with which all that waits starts."""
+"""`what_if` runs a state forward without and with changes; `fewest_nodes` searches how many nodes to add."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from strato.sim.foresight.runseconds import RunSeconds
 _NODE: Final = kinds.of(catalog.NODE)
 _HOSTNAME: Final = "kubernetes.io/hostname"
 MOST_NODES: Final = 10_000
-"""So many are added at most in search of a number."""
+"""The most nodes that `fewest_nodes` tries to add."""
 _AMOUNTS: Final = ("capability", "deserved", "guarantee")
 _FIELDS: Final = ("weight", "priority", "reclaimable", "parent", "state", *_AMOUNTS)
 
@@ -68,7 +68,7 @@ def nodes_of(shapes: Sequence[NodeShape]) -> list[Decoded]:
 
 
 def drained(copy: Copy, name: str) -> Change:
-    """Take a node out of use, its pods evicted; those of DaemonSets stay.
+    """Make a node unschedulable and evict its pods, except those of DaemonSets.
 
     Raises:
         InvalidInput: There is no such node.
@@ -173,7 +173,7 @@ def _bad_queue(text: str, why: str) -> InvalidInput:
 
 
 def applied(copy: Copy, changes: Sequence[Change]) -> Copy:
-    """Return a state after changes, one after the other."""
+    """Return a state with changes applied in their order."""
     for change in changes:
         copy = copy.with_edits(change.edits, change.more)
     return copy
@@ -184,11 +184,12 @@ def applied(copy: Copy, changes: Sequence[Change]) -> Copy:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A state as it is, and as it would be.
+    """The forecasts for a state without and with changes.
 
     Attributes:
-        changes: What was changed, in words.
-        before, after: What each comes to.
+        changes: A sentence for each change.
+        before: The forecast without the changes.
+        after: The forecast with them.
     """
 
     changes: Sequence[str]
@@ -205,15 +206,15 @@ def what_if(
     horizon_seconds: float,
     names: Mapping[str, str] | None = None,
 ) -> Answer:
-    """Run both states forward.
+    """Run a state forward without and with changes.
 
     Args:
-        before: As it is.
-        after: As it would be.
-        changes: What was changed, in words.
-        run_seconds: How long pods run.
-        horizon_seconds: The longest time.
-        names: By key of a pod group, what its job is called.
+        before: The state as it is.
+        after: The state with the changes (`applied`).
+        changes: A sentence for each change.
+        run_seconds: Returns how long pods run.
+        horizon_seconds: The longest virtual time to run.
+        names: Key of a pod group → name of its job for the user.
     """
 
     def forward(copy: Copy) -> Forecast:
@@ -224,12 +225,12 @@ def what_if(
 
 @dataclass(frozen=True, slots=True)
 class Fewest:
-    """The smallest number of nodes with which everything that waits starts at once.
+    """The smallest number of added nodes with which all waiting jobs start at once.
 
     Attributes:
-        nodes: How many; None when no number was found.
-        tried: By number, how many jobs still waited.
-        waiting: Jobs that wait however many nodes are added, and why.
+        nodes: The number; None if none of those tried was enough.
+        tried: Number of added nodes → number of jobs that still waited.
+        waiting: Name of a job that still waited with the most nodes → why; empty if a number was found.
     """
 
     nodes: int | None
@@ -238,16 +239,16 @@ class Fewest:
 
     @property
     def is_monotone(self) -> bool:
-        """Whether more nodes never left more jobs waiting, of the numbers that were tried."""
+        """Whether, among the numbers tried, more nodes never left more jobs waiting; else a smaller one may exist."""
         counts = [self.tried[number] for number in sorted(self.tried)]
         return all(later <= earlier for earlier, later in itertools.pairwise(counts))
 
 
 def fewest_nodes(copy: Copy, shape: NodeShape, run_seconds: RunSeconds) -> Fewest:
-    """Search the smallest number of nodes of a shape with which all that waits starts at once.
+    """Search the smallest number of nodes of a shape with which all waiting jobs start at once.
 
-    Numbers are doubled until all starts, up to one node for each pod that waits; then halves are tried. The answer was
-    tried, and so was one node less.
+    The number is doubled until all jobs start, at most up to one node for each waiting pod; a binary search follows.
+    Both the answer and the answer less one were tried.
     """
     tried: dict[int, int] = {}
     reasons: dict[int, dict[str, str]] = {}

@@ -1,4 +1,4 @@
-"""The answer to a what-if question as a table and as data; before and after stand side by side."""
+"""Writes the answer to a what-if question as a table, before beside after, and as JSON data."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from strato.sim.foresight.whatif import Answer, Fewest
 from strato.units import human_duration
 
 _ROWS: Final = 40
-"""Jobs in the table; all are in the data."""
+"""Most jobs in the table; the data has all."""
 
 
 def to_json(answer: Answer, fewest: Fewest | None = None) -> Json:
-    """Return an answer as data; instants in seconds from now, null for what was not seen to start."""
+    """Return an answer as data; starts are in seconds from now, null for jobs that did not start."""
     keys = dict.fromkeys([*answer.before.jobs, *answer.after.jobs])
     body: Json = {
         "changes": list(answer.changes),
@@ -67,7 +67,7 @@ def _job_json(answer: Answer, key: str) -> Json:
 
 
 def to_table(answer: Answer, fewest: Fewest | None = None) -> str:
-    """Return an answer for people."""
+    """Return an answer as text for a terminal."""
     before, after = answer.before, answer.after
     parts = ["changes: " + ("; ".join(answer.changes) or "none")]
     rows = [
@@ -136,7 +136,7 @@ def _notes(answer: Answer) -> list[str]:
 
 
 def fewest_text(fewest: Fewest) -> str:
-    """Return the number of nodes in words."""
+    """Return the result of a search for the fewest nodes as sentences."""
     if fewest.nodes is None:
         most = max(fewest.tried)
         held = "; ".join(f"{name}: {reason or 'no reason given'}" for name, reason in list(fewest.waiting.items())[:5])

@@ -1,7 +1,8 @@
-"""Pods that are not there yet: a job's pods are made when its group is let in, and a forecast needs them before.
+"""`with_late_pods`: adds the pods of pod groups that wait to be admitted, as a forecast needs them earlier.
 
-Of Volcano jobs at hand the controllers make them, on a private cluster (`strato.sim.expansion`). Of other groups
-without pods as many are taken as they need at least, each with its part of the resources that the group asks for.
+In a cluster the job controller makes a job's pods once its pod group is admitted. Here the controllers make those of
+the Volcano jobs in the state on a private cluster (`strato.sim.expansion`). Other pod groups without pods get
+``minMember`` pods, each with an equal part of ``minResources``.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ _WAITING: Final = ("", "Pending", "Inqueue")
 
 
 def with_late_pods(state: State, now: float) -> tuple[State, Sequence[str]]:
-    """Give groups that wait without pods theirs.
+    """Add pods to a state's pod groups that wait and have none.
 
     Args:
         state: The state.
         now: Seconds since the epoch.
 
     Returns:
-        The state with pods, and what a person should know about them.
+        The state with the pods, and notes about them for the user.
     """
     from strato.sim.expansion import expand
 
@@ -66,7 +67,7 @@ def with_late_pods(state: State, now: float) -> tuple[State, Sequence[str]]:
 
 
 def job_names(objects: Sequence[Located]) -> Mapping[str, str]:
-    """Return by key of a pod group what its job is called."""
+    """Return the name of each pod group's job for the user: key of a pod group → ``namespace/name``."""
     return {
         "/".join(_name(obj)): "/".join(owner)
         for _, obj in objects
@@ -75,7 +76,7 @@ def job_names(objects: Sequence[Located]) -> Mapping[str, str]:
 
 
 def _late_groups(objects: Sequence[Located]) -> list[Json]:
-    """Return the groups that wait and have no pods."""
+    """Return the pod groups that wait and have no pods."""
     with_pods: set[tuple[str, str]] = set()
     groups: list[Json] = []
     for _, obj in objects:
@@ -102,7 +103,7 @@ def _name(obj: Json) -> tuple[str, str]:
 
 
 def _job_of(group: Json) -> tuple[str, str]:
-    """Return namespace and name of the owner; the group's own without one."""
+    """Return namespace and name of a pod group's controller, or its own if it has none."""
     namespace, name = _name(group)
     owners = group["metadata"].get("ownerReferences")
     for owner in owners if isinstance(owners, list) else ():
@@ -112,7 +113,10 @@ def _job_of(group: Json) -> tuple[str, str]:
 
 
 def _dated(obj: Json, dates: Mapping[tuple[str, str], Any]) -> Json:
-    """Give what was made for a job the date of its group before: queues go by it."""
+    """Return a pod or pod group made for a job with the creation time of its pod group in the state.
+
+    Jobs of a queue are ordered by it.
+    """
     if not dates or not (_is(obj, catalog.POD) or _is(obj, catalog.PODGROUP)):
         return obj
     date = dates.get(_job_of(obj))
@@ -120,7 +124,7 @@ def _dated(obj: Json, dates: Mapping[tuple[str, str], Any]) -> Json:
 
 
 def _pods_of(group: Json) -> list[Located]:
-    """Return the least that a group has to be."""
+    """Return the fewest pods with which a pod group can start."""
     namespace, name = _name(group)
     spec = group.get("spec") or {}
     least = spec.get("minMember")
@@ -160,7 +164,7 @@ def _pods_of(group: Json) -> list[Located]:
 
 
 def _roles_of(spec: Json, count: int) -> list[str]:
-    """Return the role of each of so many pods, empty for none: of each role as many as the group needs at least."""
+    """Return the task name of each of ``count`` pods, by ``minTaskMember``; empty if the group names no tasks."""
     wanted = spec.get("minTaskMember")
     roles: list[str] = []
     for role, least in wanted.items() if isinstance(wanted, dict) else ():

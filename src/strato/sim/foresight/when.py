@@ -1,8 +1,8 @@
-"""When jobs will start: a state run forward several times, with run times drawn from what is known of them.
+"""`starts`: predicts when waiting jobs start, by running a state forward several times with drawn run times.
 
-Each draw is one course of events that may come: every job runs as long as was drawn for it, and the scheduler's own
-cycle decides who starts. What is submitted later is not foreseen; how far it puts off what waits is in the outcome of
-earlier predictions, by which the interval is calibrated (`strato.history.predictionintervals`).
+In each draw every job runs as long as was drawn from its distribution, and the scheduler's own cycle decides which job
+starts when. Jobs that are submitted later are not foreseen, though they may delay the waiting ones. That delay is part
+of the error of earlier predictions, by which `strato.history.predictionintervals` calibrates the interval.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from strato.scheduler.model.jobs import Job, Task
 from strato.sim.foresight.forward import run_forward
 
 HORIZON_SECONDS: Final = 30 * 86_400.0
-"""What does not start within is not foreseen to start."""
+"""How far a draw looks ahead; a job that does not start within this time is not predicted to start."""
 
 Known = Callable[[Job, Task], RunTimes | float]
-"""Returns how long a job's pods run: a distribution, or seconds where that is certain."""
+"""Returns how long a job's pods run: a distribution, or seconds if the run time is certain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,10 @@ class Starts:
     """When a job starts in each draw.
 
     Attributes:
-        seconds: From now, ascending; infinite in a draw in which it was not seen to start.
-        reason: What held it back last where it was not.
-        name: As a person calls the job.
-        queue: Its queue.
+        seconds: Seconds from now, one for each draw, ascending; infinite for a draw in which the job did not start.
+        reason: Why it could not be placed in the last draw in which it did not start.
+        name: ``namespace/name`` of the job, for the user.
+        queue: The name of its queue.
     """
 
     seconds: tuple[float, ...]
@@ -46,12 +46,12 @@ class Starts:
 
     @property
     def interval(self) -> Interval:
-        """The middle of the draws, and the bounds between which most of them lie."""
+        """The median of the draws, and the bounds between which the share `COVERAGE` of them lies."""
         tail = (1.0 - COVERAGE) / 2.0
         return Interval(self._at(0.5), self._at(tail), self._at(1.0 - tail))
 
     def _at(self, share: float) -> float:
-        """Return a quantile, between two draws by their distance."""
+        """Return a quantile of the draws, interpolated linearly."""
         place = share * (len(self.seconds) - 1)
         low, high = self.seconds[math.floor(place)], self.seconds[math.ceil(place)]
         return low if low == high else low + (place - math.floor(place)) * (high - low)
@@ -59,7 +59,7 @@ class Starts:
 
 @dataclass(slots=True)
 class _Draw:
-    """Run times of one course of events: one for all pods of a job."""
+    """The run times of one draw, as a `RunSeconds`; all pods of a job have the same."""
 
     known: Known
     now: float
@@ -78,7 +78,7 @@ class _Draw:
     def _draw(self, job: Job | None, task: Task) -> float:
         share = self.rng.random()
         if job is None:
-            return math.inf  # somebody else's pod: it is not ours to know when it ends
+            return math.inf  # a pod of another scheduler: nothing is known about its run time
         known = self.known(job, task)
         if not isinstance(known, RunTimes):
             return known
@@ -99,12 +99,13 @@ def starts(
 
     Args:
         copy: The state.
-        known: How long pods run.
-        draws: How many courses of events; two are mirrored, so that a long run in one is a short one in the other.
-        only: Keys of the jobs that are asked for: a draw ends when they have started. None is all.
-        horizon_seconds: The longest time to look ahead.
-        budget_seconds: After so much time no further draw begins; one always does.
-        names: By key of a pod group, what the job is called.
+        known: Returns how long pods run.
+        draws: Number of draws. Each second one mirrors the one before: long run times in one are short in the other,
+            which makes the median more exact.
+        only: Keys of the jobs to predict; a draw ends when they have started. None is all.
+        horizon_seconds: The longest virtual time to run.
+        budget_seconds: Time after which no further draw begins; the first always does.
+        names: Key of a pod group → name of its job for the user.
     """
     seconds: dict[str, list[float]] = {}
     last: dict[str, tuple[str, str, str]] = {}

@@ -1,4 +1,4 @@
-"""What is known of the jobs of a state: how they were submitted, and how long those ran that have ended."""
+"""Connects jobs with `RunTimePredictor`: their submissions, the run times of ended jobs, predicted run times."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from strato.scheduler.model.tasks import SUCCEEDED
 from strato.sim.foresight.runseconds import known_seconds
 
 _CORE: float = 1000.0
-"""Millicores."""
+"""Millicores of a core."""
 
 
 def submission_of(job: Job, task: Task) -> Submission:
-    """Return how a job was submitted; ``task`` is any of its pods."""
+    """Return a job's submission, by which its run time is predicted; ``task`` is any of its pods."""
     group, pod = job.group, task.pod
     limit = pod.spec.active_deadline_seconds
     return Submission(
@@ -35,31 +35,31 @@ def submission_of(job: Job, task: Task) -> Submission:
 
 
 def submission_of_run(run: Run) -> Submission:
-    """Return how a run of the past was submitted, as far as its history has that."""
+    """Return the submission of a run in the history, which has no size, estimate and limit."""
     return Submission(user=run.namespace, name=run.template or run.job)
 
 
 def take_history(predictor: RunTimePredictor, runs: Iterable[Run]) -> None:
-    """Have a predictor take the runs of a history, the oldest first."""
+    """Give a predictor the completed runs of a history, the oldest first."""
     for submission, seconds in past_of(runs):
         predictor.take(submission, seconds)
 
 
 def past_of(runs: Iterable[Run]) -> list[tuple[Submission, float]]:
-    """Return how the completed runs of a history were submitted, and how long they took, the oldest first."""
+    """Return submission and run time in seconds of a history's completed runs, the oldest first."""
     ended = [run for run in runs if run.phase == COMPLETED and run.started is not None and run.ended is not None]
     ended.sort(key=lambda run: run.ended or 0.0)
     return [(submission_of_run(run), (run.ended or 0.0) - (run.started or 0.0)) for run in ended]
 
 
 def take_ended(predictor: RunTimePredictor, world: World) -> None:
-    """Have a predictor take the jobs of a state of which a pod has ended well, the oldest first."""
+    """Give a predictor the jobs of a state that have a succeeded pod, the oldest first."""
     for _, submission, seconds in ended_jobs(world):
         predictor.take(submission, seconds)
 
 
 def ended_jobs(world: World) -> list[tuple[Job, Submission, float]]:
-    """Return the jobs of which a pod has ended well, with their submission and run time, the oldest first."""
+    """Return the jobs that have a succeeded pod, with submission and longest run time of a pod, the oldest first."""
     found: list[tuple[float, Job, Submission, float]] = []
     for job in world.jobs.values():
         ended = [task for task in job.tasks.values() if task.status == SUCCEEDED]
@@ -71,7 +71,7 @@ def ended_jobs(world: World) -> list[tuple[Job, Submission, float]]:
 
 
 def run_times(predictor: RunTimePredictor) -> Callable[[Job, Task], RunTimes | float]:
-    """Return what knows how long a job's pods run: exactly where they say so, else by what was seen."""
+    """Return a function of the run time of a job's pods: that of their annotations, else the predictor's."""
 
     def seconds(job: Job, task: Task) -> RunTimes | float:
         known = known_seconds(task)
@@ -90,7 +90,7 @@ def _name_of(job: Job, task: Task) -> str:
 
 
 def _span(pod: Pod) -> tuple[float, float] | None:
-    """Return when a pod began and ended to run."""
+    """Return when a pod started and ended, seconds since the epoch; None if its status lacks either."""
     status = pod.status
     ends = [one.state.terminated.finished_at for one in status.container_statuses if one.state.terminated is not None]
     try:

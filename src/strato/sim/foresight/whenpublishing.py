@@ -1,8 +1,8 @@
-"""`StartPublisher`: predicts when waiting jobs start, writes that to their pod groups, and keeps how it fared.
+"""`StartPublisher`: predicts when waiting jobs start, annotates their pod groups, and measures how right it was.
 
-All that costs much happens in a child process, on its copy of what the informers know
-(`strato.scheduler.shadow.child`), for a bounded share of the CPU. A pod group is written to only when its prediction
-has moved by more than a person cares about, in batches, and so many at most in a round.
+The predictions are computed in a forked child process on its copy of the informers' objects
+(`strato.scheduler.shadow.child`), for a bounded share of the CPU. A pod group is patched only when its prediction has
+changed by more than a user cares about, in batches, with an upper limit for each round.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -49,31 +49,31 @@ _KEY: Final = "calibration.json"
 _WAITING: Final = ("", "Pending", "Inqueue")
 _BATCH: Final = 64
 _REMEMBERED: Final = 20_000
-"""Runs of the past that predictions rest on."""
+"""Most ended jobs that are kept to predict run times from; the oldest are dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishOptions:
-    """How often, and how much."""
+    """How often predictions are made, and how much they may cost."""
 
     period_seconds: float = 30.0
-    """Between two rounds."""
+    """Time between two rounds."""
     draws: int = 7
-    """Courses of events that are tried."""
+    """Number of draws in a round; see `strato.sim.foresight.when`."""
     share: float = 0.1
-    """CPU over that of the process, at most."""
+    """Most CPU time of children, as a ratio of this process's CPU time."""
     timeout_seconds: float = 60.0
-    """After so long a round is ended."""
+    """Time after which a child is killed; it begins no draw after half of that."""
     least_change_seconds: float = 60.0
-    """A prediction that moved by less is not written again …"""
+    """A written prediction is kept until it has changed by more than this, and …"""
     least_change_ratio: float = 0.2
-    """… nor one that moved by less than this part of the wait that is left."""
+    """… by more than this part of the predicted wait."""
     most_written: int = 512
-    """Pod groups written to in a round; the others' turn comes in the next."""
+    """Most pod groups that are patched in a round; the others follow in the next rounds."""
 
 
 class Ended(msgspec.Struct, frozen=True, array_like=True):
-    """A job that has ended: its group's uid, how it was submitted, how long it ran."""
+    """An ended job: the uid of its pod group, its submission, its run time in seconds."""
 
     uid: str
     user: str
@@ -85,7 +85,7 @@ class Ended(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def submission(self) -> Submission:
-        """How it was submitted."""
+        """The submission, as the predictor takes it."""
         return Submission(
             user=self.user,
             name=self.name,
@@ -96,7 +96,10 @@ class Ended(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Round(msgspec.Struct, frozen=True):
-    """What a child found: raw intervals of starts in seconds from its ``now``, by group; jobs that have ended."""
+    """The answer of a child: key of a pod group → interval of its start, in seconds after ``now``; ended jobs.
+
+    The intervals are not calibrated; None stands for infinity.
+    """
 
     now: float
     starts: dict[str, tuple[float | None, float | None, float | None]]
@@ -105,7 +108,7 @@ class Round(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Prediction:
-    """The first prediction for a group, which is what counts, and what was written last."""
+    """The first prediction for a pod group, by which accuracy is measured, and the one written last."""
 
     uid: str
     raw: Interval
@@ -113,16 +116,15 @@ class _Prediction:
     naive_seconds: float
     at: float
     written: Interval | None = None
-    """Instants."""
+    """The interval in the pod group's annotations, seconds since the epoch; None if it is to be written."""
 
 
 @dataclass(slots=True)
 class _Waits:
-    """The waits so far."""
+    """Sum and number of the waits of all jobs that have started; their mean is the naive prediction."""
 
     total_seconds: float = 0.0
     count: int = 0
-    seen: dict[str, None] = field(default_factory=dict)
 
     @property
     def mean_seconds(self) -> float:
@@ -130,12 +132,12 @@ class _Waits:
 
 
 class StartPublisher:
-    """See the module.
+    """Publishes predicted starts, as the module says.
 
     Args:
-        informers: What the scheduler reads; shared with it.
-        config: Returns the scheduler's configuration in force.
-        past: Runs that ended before, the oldest first.
+        informers: The informers of the scheduler, which share their objects.
+        config: Returns the scheduler's present configuration.
+        past: Submission and run time of jobs that ended before, the oldest first.
     """
 
     def __init__(
@@ -168,7 +170,7 @@ class StartPublisher:
         registry.collect(self._counters)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Run a round every period, as far as the CPU budget allows, until cancelled."""
         for known in kinds.wanted(()):
             if not known.optional:
                 self._informers.informer(known.kind.view)
@@ -184,7 +186,7 @@ class StartPublisher:
                 await self.round()
 
     async def round(self) -> None:
-        """Predict, write what has moved, and publish how earlier predictions fared."""
+        """Predict starts, write changed predictions to pod groups, and publish the accuracy of earlier ones."""
         if not any(group.status.phase in _WAITING for group in self._informers.informer(PodGroup).list()):
             return
         found = await self._look()
@@ -222,7 +224,7 @@ class StartPublisher:
             self._budget.spend(seconds + child.fork_seconds)
 
     def _work(self, now: float) -> bytes:
-        """Run in the child: everything that takes long."""
+        """Compute predictions; runs in the child. Returns an encoded `Round`."""
         copy = Copy(self._objects(now), self._config(), seed=self._rounds, now=now)
         world = build(copy.objects)
         predictor = RunTimePredictor()
@@ -241,7 +243,7 @@ class StartPublisher:
         return msgspec.msgpack.encode(Round(now, intervals, ended))  # type: ignore[arg-type]  # three each
 
     def _objects(self, now: float) -> list[Decoded]:
-        """Return the state as the informers have it, groups that wait without pods with theirs."""
+        """Return the informers' objects, and the pods of pod groups that wait without any (`with_late_pods`)."""
         found: list[Decoded] = []
         late: list[tuple[str, Json]] = []
         with_pods = {
@@ -265,7 +267,7 @@ class StartPublisher:
     # -- what is written -----------------------------------------------------------------------------------------------
 
     def _moved(self, found: Round, groups: Mapping[str, PodGroup]) -> list[Patch]:
-        """Return the writes for groups whose prediction is new or has moved."""
+        """Return the patches of pod groups whose prediction is new or has changed enough."""
         patches: list[Patch] = []
         for key, raw_seconds in found.starts.items():
             group = groups.get(key)
@@ -304,7 +306,7 @@ class StartPublisher:
             for patch, refusal in zip(batch, answers, strict=True):
                 known = self._predictions.get(f"{patch.namespace}/{patch.name}")
                 if refusal is not None and known is not None and not isinstance(refusal, NotFound):
-                    known.written = None  # again in the next round
+                    known.written = None  # so that the next round writes it again
                     _log.debug("predicted start not written: group=%s/%s: %s", patch.namespace, patch.name, refusal)
 
     def _forget(self, groups: Mapping[str, PodGroup]) -> None:
@@ -316,7 +318,7 @@ class StartPublisher:
     # -- how it fared --------------------------------------------------------------------------------------------------
 
     def on_groups(self, changes: Sequence[Change[PodGroup]]) -> None:
-        """Take what came of predictions: groups that have begun to run."""
+        """Compare predictions with the pod groups that have begun to run; a batch handler of their informer."""
         for old, new in changes:
             if new is None or old is None or old.status.phase not in _WAITING:
                 continue
@@ -335,7 +337,7 @@ class StartPublisher:
         self._waits.count += 1
 
     async def _resume(self) -> None:
-        """Go on with what an earlier process knew of its predictions."""
+        """Load the calibration that an earlier process has saved."""
         try:
             self.calibration = await read_calibration(self._cluster) or self.calibration
         except ApiError as error:
@@ -357,7 +359,7 @@ class StartPublisher:
             _log.warning("calibration of predicted starts not saved: %s", error)
 
     def summary(self) -> Json:
-        """Return how predictions have fared, as it is published."""
+        """Return the accuracy of predictions so far, as it is published."""
         accuracy = self.accuracy
         return {
             "predictions": accuracy.predictions,
@@ -388,7 +390,7 @@ class StartPublisher:
 
 
 async def read_calibration(cluster: Cluster) -> Calibration | None:
-    """Return how the published predictions of a cluster have fared; None where none are published.
+    """Return the calibration that a cluster's publisher has saved; None if there is none.
 
     Raises:
         ApiError: The server refuses.

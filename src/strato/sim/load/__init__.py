@@ -1,5 +1,6 @@
-"""Load on a cluster that is there: jobs at a rate whatever the cluster does, and what became of them.
+"""Puts load on an existing cluster: submits jobs at a given rate, however slow the cluster is, and measures latencies.
 
-`plan` says what is submitted when (pure), `lives` follows the pods (pure), `run` does it against any Kubernetes API,
-`result` is what came out; `experiment` is the file of a performance test, with nodes, faults and expectations.
+`plan` decides what is submitted when (pure), `lives` keeps when each pod reached each stage (pure), `run` submits to
+any Kubernetes API and watches the pods, `result` sums up; `experiment` reads the file of a performance test with nodes,
+`faults` and expectations.
 """

@@ -47,7 +47,7 @@ MEASURES: Final = (
     *(f"{stage}{what}" for stage in STAGES for what in ("Pods", "Percent", "PerSecond", "MeanSeconds")),
     *(f"{stage}{name[0].upper()}{name[1:]}Seconds" for stage in STAGES for name in PERCENTILES),
 )  # fmt: skip -- a table
-"""What expectations may be about."""
+"""The measures that an expectation may bound."""
 _TOP = ("kind", "nodes", "load", "faults", "drainSeconds", "seed", "expectations")
 _LOAD = ("trace", "rate", "speed", "as", "runSeconds", "scheduler", "limit")
 _FAULT = ("at", "nodes", "names", "failure")
@@ -55,13 +55,13 @@ _FAULT = ("at", "nodes", "names", "failure")
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that befalls nodes."""
+    """A failure of nodes at a time."""
 
     at_seconds: float
     failure: str
     """As `strato.node.hollow.failures.parse_failure` reads it."""
     count: int
-    """Of nodes, at random; 0 with names."""
+    """Number of nodes, chosen at random; 0 if ``names`` has them."""
     names: tuple[str, ...]
 
 
@@ -74,7 +74,7 @@ class Expectation:
     high: float
 
     def verdict(self, measures: Mapping[str, float]) -> tuple[bool, str]:
-        """Return whether it holds, and a line that says so."""
+        """Return whether the measure is within the bound, and a line for the user that says so."""
         bound = " and ".join(
             [f"at least {self.low:g}"] * (self.low > -math.inf) + [f"at most {self.high:g}"] * (self.high < math.inf)
         )
@@ -90,7 +90,7 @@ class LoadTest:
     """A performance test."""
 
     nodes: str
-    """Shapes for a cluster of its own; empty is the cluster that is there."""
+    """Shapes of the nodes of a cluster that is started for the test; empty uses an existing cluster."""
     trace: str
     limit: int
     options: LoadOptions
@@ -100,7 +100,7 @@ class LoadTest:
 
 
 def is_test(path: Path) -> bool:
-    """Return whether a file is one of a performance test, by its beginning."""
+    """Return whether a file is a performance test, by its ``kind`` near the beginning."""
     try:
         with path.open("rb") as file:
             return any(
@@ -114,7 +114,7 @@ def read_test(path: Path) -> LoadTest:
     """Read a test.
 
     Raises:
-        InvalidInput: All that is wrong with it.
+        InvalidInput: The file has problems; all are listed.
         UsageError: The file cannot be read.
     """
     try:

@@ -1,6 +1,4 @@
-"""Faults of nodes while a load runs: a failure is written on the node at its time, as whoever runs hollow nodes reads
-it.
-"""
+"""Injects node failures while a load runs: writes the annotation from which hollow nodes simulate a failure."""
 
 from __future__ import annotations
 
@@ -17,14 +15,14 @@ from strato.sim.load.experiment import Fault
 
 
 async def apply_faults(cluster: Cluster, clock: Clock, random: Random, faults: Sequence[Fault], log: list[str]) -> None:
-    """Write each failure on its nodes when its time has come.
+    """Annotate the nodes of each fault at its time, counted from this call.
 
     Args:
-        cluster: Whose nodes.
-        clock: Its time begins now.
-        random: Chooses nodes where they are not named.
-        faults: In any order.
-        log: Takes a line for each, also for what the cluster refused.
+        cluster: The cluster whose nodes fail.
+        clock: The clock of the faults' times.
+        random: Chooses the nodes of faults without names.
+        faults: The faults, in any order.
+        log: Gets a line for each node, with the error if the cluster refused the patch.
     """
     began = clock.monotonic()
     for fault in sorted(faults, key=lambda one: one.at_seconds):
@@ -48,7 +46,7 @@ async def _chosen(cluster: Cluster, random: Random, count: int) -> Sequence[str]
 
 
 async def heal(cluster: Cluster, faults: Sequence[Fault]) -> None:
-    """Take the failures back from the nodes that have any of these."""
+    """Remove the annotation from all nodes that have a failure of these faults."""
     written = {fault.failure for fault in faults}
     for node in (await cluster.list(catalog.NODE)).items:
         if (node["metadata"].get("annotations") or {}).get(FAILURE) in written:

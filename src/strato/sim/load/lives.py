@@ -1,7 +1,7 @@
-"""The lives of pods under load: when each was due, created, bound, ran and ended, as a client sees it. Pure.
+"""`Lives`: when each pod of a load was due, acknowledged, bound, running and ended, as a client observes it. Pure.
 
-All latencies count from when a submission was due, not from when it was sent: a cluster that slows its clients down
-does not look better for it (no coordinated omission).
+All latencies count from when a submission was due, not from when it was sent. Otherwise a cluster that slows down its
+clients would show better latencies (coordinated omission).
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 
 ACKNOWLEDGED, BOUND, RUNNING, ENDED = range(4)
 STAGES: Final = ("acknowledged", "bound", "running", "ended")
-"""What happens to a pod, in this order; acknowledged is the answer to the creation of its job."""
+"""The stages of a pod, in this order; acknowledged is the server's answer to the creation of its job."""
 PERCENTILES: Final = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
 _ENDED_PHASES: Final = ("Succeeded", "Failed")
 _LATE_SECONDS: Final = 0.05
-"""A submission begun so long after it was due counts as late."""
+"""A submission that is sent later than this after it was due counts as late."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """How long pods took to a stage, seconds from when they were due."""
+    """How long pods took to reach a stage, in seconds after they were due."""
 
     count: int
     mean: float
@@ -42,16 +42,16 @@ class Lives:
         self._acknowledged: dict[str, float] = {}
         self._counts = [0] * len(STAGES)
         self.errors: Counter[str] = Counter()
-        """Reasons of creations that failed → how many."""
+        """Reason of the API → number of creations that failed for it."""
         self.late = 0
         self.latest_seconds = 0.0
-        """How late the latest submission was begun."""
+        """The longest time between when a submission was due and when it was sent."""
         self.due_pods = 0
         self.failed_pods = 0
-        """Pods that ended as failed."""
+        """Number of pods that ended as failed."""
 
     def begin(self, name: str, pods: int, due: float, now: float) -> None:
-        """Note that a submission is sent now."""
+        """Record that a submission is sent now."""
         self._due[name] = due
         self._pods_of[name] = pods
         self.due_pods += pods
@@ -60,17 +60,17 @@ class Lives:
         self.latest_seconds = max(self.latest_seconds, behind)
 
     def acknowledge(self, name: str, now: float) -> None:
-        """Note that the creation was answered."""
+        """Record that the server has answered a submission's creation."""
         self._acknowledged[name] = now
         self._counts[ACKNOWLEDGED] += self._pods_of.get(name, 0)
 
     def fail(self, name: str, reason: str) -> None:
-        """Note that the creation failed: its pods will not come."""
+        """Record that a submission's creation failed, so that its pods are not due any more."""
         self.errors[reason] += 1
         self.due_pods -= self._pods_of.pop(name, 0)
 
     def see(self, owner: str, pod: str, node: str, phase: str, now: float) -> None:
-        """Note how a pod is; `owner` is the name of its submission."""
+        """Record the stages that a pod has reached by now; ``owner`` is the name of its submission."""
         if owner not in self._due:
             return
         stages = self._stages.get((owner, pod))
@@ -86,20 +86,20 @@ class Lives:
                 self._counts[stage] += 1
 
     def reached(self, stage: int) -> int:
-        """Return how many pods got so far."""
+        """Return how many pods have reached a stage."""
         return self._counts[stage]
 
     @property
     def outstanding(self) -> int:
-        """Pods that have not ended."""
+        """Number of due pods that have not ended."""
         return self.due_pods - self.reached(ENDED)
 
     def latencies(self) -> dict[str, Latency]:
-        """Return by stage how long pods took to it."""
+        """Return the latency of each stage that a pod has reached, by name."""
         return {name: _latency(self.after(stage)) for stage, name in enumerate(STAGES) if len(self.after(stage))}
 
     def after(self, stage: int) -> NDArray[np.float64]:
-        """Return the seconds from due to a stage, of the pods that reached it."""
+        """Return how many seconds after they were due pods reached a stage, for those that did."""
         if stage == ACKNOWLEDGED:
             return np.array([at - self._due[name] for name, at in self._acknowledged.items()])
         found = [stages[stage] - self._due[owner] for (owner, _), stages in self._stages.items()]
@@ -117,7 +117,7 @@ class Lives:
 
 
 def _known(given: Sequence[float]) -> NDArray[np.float64]:
-    """Return the instants that came."""
+    """Return the values that are not NaN."""
     values = np.array(given, np.float64)
     return np.asarray(values[~np.isnan(values)], np.float64)
 
@@ -129,7 +129,7 @@ def _latency(values: NDArray[np.float64]) -> Latency:
 
 
 def rate_of(instants: Sequence[float] | NDArray[np.float64]) -> float:
-    """Return how many came per second between the first and the last; 0 for fewer than two."""
+    """Return the number of instants per second between the first and the last; 0 for fewer than two."""
     if len(instants) < 2 or instants[-1] <= instants[0]:
         return 0.0
     return (len(instants) - 1) / float(instants[-1] - instants[0])

@@ -1,4 +1,4 @@
-"""What is submitted when: the jobs of a trace or model at a rate, as Volcano jobs or as pods. Pure."""
+"""Plans a load: when each job of a trace or model is submitted, as a Volcano job or as pods. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from strato.sim.workloads.jobs import TraceJob
 from strato.units import duration_seconds
 
 LABEL: Final = "strato.dev/load"
-"""Of everything a load makes, with the name of its namespace."""
+"""Label of every object that a load creates; its value is the name of the load's namespace."""
 JOBS, PODS = "jobs", "pods"
 KINDS: Final = (JOBS, PODS)
 _PER: Final = {"s": 1.0, "sec": 1.0, "second": 1.0, "m": 60.0, "min": 60.0, "minute": 60.0, "h": 3600.0, "hour": 3600.0}
@@ -20,20 +20,20 @@ _PER: Final = {"s": 1.0, "sec": 1.0, "second": 1.0, "m": 60.0, "min": 60.0, "min
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadOptions:
-    """How jobs become load."""
+    """How the jobs of a trace are submitted."""
 
     pods_per_second: float = 0.0
-    """At which they are submitted, in the trace's order; 0 keeps the trace's times."""
+    """Rate of submission, in the trace's order; 0 keeps the trace's times."""
     speed: float = 1.0
-    """Without a rate: how many times as fast as in the trace time passes, for submissions and run times."""
+    """Without a rate: factor by which submissions and run times are faster than in the trace."""
     kind: str = JOBS
-    """``jobs`` are Volcano jobs, ``pods`` pods that belong to nothing."""
+    """``jobs`` creates Volcano jobs, ``pods`` creates pods without an owner."""
     run_seconds: float | None = None
-    """Of every pod; None is the trace's."""
+    """Run time of every pod; None takes the trace's."""
     scheduler: str = "volcano"
     """``schedulerName`` of the pods."""
     drain_seconds: float = 60.0
-    """How long after the last submission pods are waited for."""
+    """How long to wait for the end of pods after the last submission."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class Submission:
     """One object to create."""
 
     at_seconds: float
-    """After the beginning."""
+    """When it is due, after the beginning of the load."""
     name: str
-    """Of the job; pods that belong to nothing have it before their number."""
+    """The job's name; of a pod without an owner the job's name and a number."""
     pods: int
     body: Mapping[str, Any]
 
@@ -98,7 +98,7 @@ def read_seconds(text: str) -> float:
 
 
 def planned(jobs: Sequence[TraceJob], options: LoadOptions, namespace: str) -> Iterator[Submission]:
-    """Yield what is submitted, by its time."""
+    """Yield the submissions of jobs, ordered by when they are due."""
     before = 0
     for job in jobs:
         rate = options.pods_per_second

@@ -1,4 +1,4 @@
-"""What a load came to: a table, JSON, a picture, and the numbers that expectations are about."""
+"""`LoadResult`: the result of a load as a table, as JSON, as a picture, and as the measures that expectations bound."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ _FAILED_SHOWN: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadResult:
-    """One load, at its end."""
+    """Counts, latencies and rates of a load that has ended."""
 
     submissions: int
     pods: int
-    """Asked for by submissions that were not refused."""
+    """Number of pods of the submissions that the server did not refuse."""
     seconds: float
-    """From the first submission to the end."""
+    """Time from the first submission to the end of the load."""
     late: int
     latest_seconds: float
     not_sent: int
-    """Submissions dropped because too many were unanswered."""
+    """Submissions that were not sent because too many others were unanswered."""
     errors: Mapping[str, int]
     failed_pods: int
     latencies: Mapping[str, Latency]
     per_second: Mapping[str, float]
-    """By stage, pods between the first and the last; ``due`` is of the submissions."""
+    """Stage → pods that reached it per second, between the first and the last; ``due`` counts submissions."""
     reached: Mapping[str, int]
     interrupted: bool = False
     left_behind: str = ""
-    """What could not be removed."""
+    """The objects that could not be removed, as text; empty if all were."""
 
     def measures(self) -> dict[str, float]:
-        """Return every number that an expectation may be about, by name; absent where nothing got so far."""
+        """Return the measures that an expectation may bound, by name, without those of stages that no pod reached."""
         found = {
             "submissions": float(self.submissions),
             "latePercent": 100.0 * self.late / max(1, self.submissions),
@@ -63,7 +63,7 @@ class LoadResult:
         return found
 
     def to_json(self) -> bytes:
-        """Return it as JSON, with camelCase keys."""
+        """Return the result as JSON, with camelCase keys."""
         document = {
             "submissions": self.submissions,
             "pods": self.pods,
@@ -83,7 +83,7 @@ class LoadResult:
         return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
 
     def to_table(self) -> str:
-        """Return it as people read it: seconds from when a pod was due."""
+        """Return the result as text for a terminal; latencies are in seconds after a pod was due."""
         columns = ("PODS", "PER S", "MEAN", *(name.upper() for name in PERCENTILES))
         lines = [f"{'STAGE':<14}" + "".join(f"{title:>9}" for title in columns)]
         for stage in STAGES:
@@ -113,7 +113,7 @@ def _title(name: str) -> str:
 def result_of(
     lives: Lives, submissions: int, seconds: float, not_sent: int, *, interrupted: bool = False, left: str = ""
 ) -> LoadResult:
-    """Return what a load came to."""
+    """Return the result of a load from the stages of its pods."""
     rates = {"due": rate_of(lives.due_instants())}
     rates |= {name: rate_of(lives.instants(stage)) for stage, name in enumerate(STAGES)}
     return LoadResult(

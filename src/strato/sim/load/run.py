@@ -1,4 +1,4 @@
-"""`run_load`: submit a plan to any Kubernetes API, open loop, and follow its pods by watch; clean up in any case."""
+"""`Load`: submits a plan to any Kubernetes API, open loop, watches its pods, and always cleans up at the end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from strato.sim.submission import priority_classes, queue_manifests
 from strato.sim.workloads.jobs import TraceJob
 
 MOST_UNANSWERED: Final = 20_000
-"""Creations under way; a submission beyond is dropped and counted, so that a dead server fills no memory."""
+"""Most creations without an answer. Further submissions are dropped and counted: else a server that does not answer
+would fill this process's memory."""
 _SHORTEST_SLEEP: Final = 0.0005
 _LOOK_SECONDS: Final = 0.25
 _CLEAN_SECONDS: Final = 120.0
@@ -30,7 +31,7 @@ _JOB_LABEL: Final = "volcano.sh/job-name"
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a load is."""
+    """How far a load has come."""
 
     seconds: float
     due_pods: int
@@ -43,8 +44,8 @@ class Load:
     """One load against a cluster.
 
     Attributes:
-        namespace: Made for it, and deleted at its end.
-        lives: What became of the pods.
+        namespace: The name of the namespace that the load creates, and deletes at its end.
+        lives: The stages that its pods have reached.
     """
 
     cluster: Cluster
@@ -55,22 +56,22 @@ class Load:
     progress: Callable[[Progress], None] | None = None
     lives: Lives = field(default_factory=Lives)
     _began: float | None = None
-    """By the clock; None before the first submission."""
+    """Monotonic time of the beginning; None before the first submission."""
     _not_sent: int = 0
     _sent: int = 0
     _unanswered: set[asyncio.Task[None]] = field(default_factory=set)
     _made: list[tuple[str, str]] = field(default_factory=list)
-    """Kind and name of the queues and priority classes that are its own."""
+    """Kind and name of the queues and priority classes that this load has created, so must remove."""
 
     async def run(self, jobs: Sequence[TraceJob], during: Sequence[asyncio.Task[None]] = ()) -> LoadResult:
-        """Submit jobs and wait until their pods have ended, or long enough; then remove everything.
+        """Submit jobs, wait until their pods have ended or ``drain_seconds`` are over, then remove all objects.
 
         Args:
-            jobs: By submission.
-            during: Tasks that go on meanwhile and are stopped at the end.
+            jobs: The jobs, ordered by submission.
+            during: Tasks of the caller, such as faults, that are cancelled at the end of the load.
 
         Raises:
-            ApiError: The cluster refuses what is needed before the first submission.
+            ApiError: The cluster refused the namespace, a queue or a priority class.
         """
         interrupted = False
         informers = Informers(self.cluster, self.clock, self.random)
@@ -114,13 +115,13 @@ class Load:
                     self._made.append((kind.name, name))
 
     async def _submit(self, jobs: Sequence[TraceJob]) -> None:
-        """Begin each submission when it is due, however many are unanswered."""
+        """Send each submission when it is due, without waiting for answers to earlier ones."""
         for submission in planned(jobs, self.options, self.namespace):
             wait = submission.at_seconds - self._now()
             if wait > _SHORTEST_SLEEP:
                 await self.clock.sleep(wait)
             elif self._sent % 64 == 0:
-                await asyncio.sleep(0)  # answers and watches must be read even when it is behind
+                await asyncio.sleep(0)  # when sending is behind, the tasks that read answers and watches need turns too
             self._sent += 1
             if len(self._unanswered) >= MOST_UNANSWERED:
                 self._not_sent += 1
@@ -151,7 +152,7 @@ class Load:
             self.lives.see(owner, name, pod.spec.node_name, pod.status.phase, now)
 
     async def _drain(self) -> None:
-        """Wait until all pods have ended, or as long as the options say."""
+        """Wait until all pods have ended, at most ``drain_seconds``."""
         until = self._now() + self.options.drain_seconds
         while self._now() < until and (self._unanswered or self.lives.outstanding > 0):
             await self.clock.sleep(_LOOK_SECONDS)
@@ -163,7 +164,10 @@ class Load:
             self.progress(Progress(self._now(), lives.due_pods, lives.reached(RUNNING), lives.reached(ENDED)))
 
     async def _clean(self) -> str:
-        """Remove the namespace with all in it, then queues and priority classes; return what is left."""
+        """Remove the namespace with its objects, then own queues and priority classes; return what is left, as text.
+
+        The removal goes on when the load is cancelled.
+        """
         return await asyncio.shield(asyncio.ensure_future(self._remove_all()))
 
     async def _remove_all(self) -> str:
