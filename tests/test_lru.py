@@ -39,6 +39,16 @@ def test_what_was_used_longest_ago_is_dropped() -> None:
     assert (len(cache), cache.bytes) == (0, 0)
 
 
+def test_to_read_all_values_is_no_use_of_them() -> None:
+    cache: LruCache[str, str] = LruCache(2 * ENTRY + 2, lambda _key, value: len(value))
+    assert list(cache.values()) == []
+    for key in "ab":
+        cache.put(key, key)
+    assert list(cache.values()) == ["a", "b"]
+    cache.put("c", "c")
+    assert list(cache.values()) == ["b", "c"]
+
+
 def test_what_is_over_the_bound_by_itself_is_not_kept_and_drops_nothing() -> None:
     cache: LruCache[str, str] = LruCache(2 * ENTRY, lambda _key, value: len(value))
     cache.put("a", "")

@@ -8,7 +8,7 @@ many times for each object: only `functools.lru_cache`, in C, is fast enough the
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from functools import lru_cache, wraps
 from typing import Generic, TypeVar
 
@@ -64,6 +64,10 @@ class LruCache(Generic[K, V]):
             while self.bytes > self._max_bytes:
                 self.bytes -= entries.popitem(last=False)[1][1]
         return value
+
+    def values(self) -> Iterator[V]:
+        """Yield all values; does not mark them as used."""
+        return (value for value, _ in self._entries.values())
 
     def discard(self, key: K) -> None:
         """Drop an entry, if there is one."""

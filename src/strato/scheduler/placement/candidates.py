@@ -10,6 +10,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from strato.lru import LruCache
 from strato.scheduler.framework.pluginanswers import PluginAnswers
 from strato.scheduler.model.answers import ResourceTerm, StaticScore
 from strato.scheduler.model.jobs import Task
@@ -21,8 +22,8 @@ from strato.scheduler.placement import kernels
 from strato.scheduler.placement.scoring import stretched
 
 NOWHERE = -np.inf
-_CACHE_BYTES = 256 << 20
-"""Limit of the memory of all classes' arrays; the classes that were added first are dropped beyond it."""
+_CACHE_BYTES = 384 << 20
+"""Limit of the memory of all classes' verdicts, scores and trees."""
 
 
 class Candidates:
@@ -80,6 +81,11 @@ class Candidates:
         self.errors: FitErrors | None = None
         self.errors_at: tuple[int, int] = (-1, -1)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays that every class has."""
+        return sum(one.nbytes for one in (self.codes, self.mask, self.base, self.sensitive, self.tree))
+
     def extremes_of(self, rows: Rows | slice, live: Mask) -> tuple[float, ...]:
         """Return the largest raw value of each static score over some rows, of which only ``live`` ones count."""
         return tuple(float(score.raw[rows][live].max(initial=0.0)) for score in self.static)
@@ -105,12 +111,13 @@ class CandidateCache:
     Args:
         table: The nodes.
         seed: Decides which of several rows with equal scores is taken.
+        max_bytes: Limit of the memory; beyond it the classes that were used longest ago are dropped.
     """
 
-    def __init__(self, table: NodeTable, seed: int) -> None:
+    def __init__(self, table: NodeTable, seed: int, max_bytes: int = _CACHE_BYTES) -> None:
         self._table = table
         self._seed = seed
-        self._classes: dict[tuple[Hashable, ...], Candidates] = {}
+        self._classes: LruCache[tuple[Hashable, ...], Candidates] = LruCache(max_bytes, lambda _, one: one.nbytes)
 
     def of(self, ssn: PluginAnswers, task: Task) -> Candidates:
         """Return the candidates of a task's class and facet, brought up to date with the node objects."""
@@ -118,11 +125,11 @@ class CandidateCache:
         key = (cls.number, *ssn.facet(task))
         found = self._classes.get(key)
         if found is None:
-            found = self._classes[key] = Candidates()
-            self._evict_unused(found)
+            found = Candidates()
         stale = len(found.reasons) > 1000 + 2 * table.size  # reasons of taints that are gone are never removed
         if found.size != table.size or len(found.base) != table.capacity or stale:
             self._resize(found, cls)
+            self._classes.put(key, found)
         if found.clock != table.object_clock:
             rows = np.nonzero(table.changed_at[: table.size] > found.clock)[0]
             self._refilter(ssn, task, found, rows)
@@ -132,14 +139,6 @@ class CandidateCache:
     def forget(self) -> None:
         """Forget every class, so that filters and static scores are called again for all rows."""
         self._classes.clear()
-
-    def _evict_unused(self, keep: Candidates) -> None:
-        limit = max(16, _CACHE_BYTES // (32 * max(self._table.size, 1)))
-        while len(self._classes) > limit:
-            oldest = next(iter(self._classes))
-            if self._classes[oldest] is keep:
-                break
-            del self._classes[oldest]
 
     def _resize(self, found: Candidates, cls: TaskClass) -> None:
         table = self._table
