@@ -212,7 +212,7 @@ def _name(obj: Json) -> tuple[str, str]:
 
 
 def _plain_pod(obj: Json, where: str) -> Pod | None:
-    """Return the pod if the controller would create a group for it. (`load` reports pods that cannot be decoded.)"""
+    """Return the pod if the controller would create a group for it; `load` reports pods that cannot be decoded."""
     known = kinds.find(str(obj.get("apiVersion", "")), str(obj.get("kind")))
     if known is None or known.kind is not catalog.POD or not isinstance(obj.get("metadata"), dict):
         return None

@@ -1,5 +1,5 @@
-"""Doors of other systems: their files, clients and habits on this engine, one folder each.
+"""Compatibility with other systems: their files, protocols and command lines on this engine, one folder each.
 
-A folder here can be deleted without a trace elsewhere but its row in `cli/main.py`, its command's file and its entry
-points in `pyproject.toml`. The folders do not know one another.
+To remove a folder, delete it with its row in `cli/main.py`, its command's file and its entry points in
+`pyproject.toml`; no other code refers to it. The folders do not import one another.
 """

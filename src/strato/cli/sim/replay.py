@@ -1,4 +1,4 @@
-"""``strato sim replay``: a recorded log decided anew, under its own policy or another; and its world at an instant."""
+"""``strato sim replay``: decide a recorded log anew, under its own policy or another; print its state at one time."""
 
 from __future__ import annotations
 

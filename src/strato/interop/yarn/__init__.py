@@ -1,5 +1,5 @@
-"""YARN's two schedulers: their files read as they are, their shares, orders and limits as plugins.
+"""YARN's Fair and Capacity Schedulers: their unchanged configuration files, and their policies as plugins.
 
-`fair` and `capacity` decide in pure functions over plain numbers (spec yarn, parts A and B); what is left here carries
-them over to queues and pods.
+`fair` and `capacity` hold YARN's decisions as pure functions over plain numbers (spec yarn, parts A and B). The other
+modules apply these to the cluster's queues, jobs and pods.
 """

@@ -1,9 +1,9 @@
-"""Applications beyond ``maximum-applications`` are turned away at admission, with YARN's words (spec yarn B4).
+"""Reject applications beyond ``maximum-applications`` at admission, with YARN's messages (spec yarn B4).
 
-What there is counts by PodGroups, as an informer has them, so that a restart counts the same. A PodGroup of a job comes
-after the job was admitted; until it does, the admission itself counts, so that of many that come at once no more are
-let in than fit. Replicas of the webhook do not know of each other's admissions of the last moment: what slips through
-waits in the queue, where the plugin `yarncapacity` lets in no more than the limit.
+Applications are counted by the PodGroups in an informer, so that the count survives a restart of the webhook. A job's
+PodGroup is created only after the job was admitted; until then the admission itself is counted, so that a burst of jobs
+cannot exceed the limit. Replicas of the webhook do not see each other's latest admissions; jobs admitted beyond the
+limit in this way wait in the queue, where the plugin `yarncapacity` enqueues no more than the limit.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from strato.interop.yarn.capacity.notation import Unit
 from strato.interop.yarn.placing import CapacityPlacement, FollowedPlacement, path_of_queue
 
 IN_FLIGHT_SECONDS: Final = 60.0
-"""How long an admission counts whose PodGroup does not come: the job may never have been created."""
+"""How long an admission counts without a PodGroup: another admission plug-in may have refused the job."""
 _COMPLETED: Final = "Completed"
 
 _Submitted = tuple[str, str, str]
-"""Kind, namespace and name of what was submitted."""
+"""Kind, namespace and name of a submitted object."""
 
 
 class _Application(NamedTuple):
@@ -39,12 +39,12 @@ class _Application(NamedTuple):
 
 
 class Applications:
-    """How many applications there are, by Queue object and user.
+    """Counts applications by Queue object and user.
 
     Args:
         groups: The PodGroups of the cluster.
-        clock: For how long admissions count.
-        user_key: Label or annotation that names the user of a job; its namespace is the user without.
+        clock: Times how long admissions count.
+        user_key: Label or annotation that names a job's user; without it the namespace is the user.
     """
 
     def __init__(self, groups: Informer[PodGroup], clock: Clock, user_key: str = "") -> None:
@@ -52,7 +52,7 @@ class Applications:
         self._user_key = user_key
         self._known: dict[Key, _Application] = {}
         self._in_flight: dict[_Submitted, tuple[_Application, float]] = {}
-        """Admissions whose PodGroups have not come, and until when they count."""
+        """Admissions whose PodGroups do not exist yet, each with the monotonic time until which it counts."""
         self._counts: Counter[_Application] = Counter()
         groups.add_handler(self._on_group)
 
@@ -75,7 +75,7 @@ class Applications:
             self._counts[application] += 1
 
     def user_of(self, submission: Submission) -> str:
-        """Return whose application something would be."""
+        """Return the user of a submission."""
         return self._user(submission.notes, submission.namespace, submission.user)
 
     def _user(self, noted: Mapping[str, str], namespace: str, submitter: str) -> str:
@@ -84,13 +84,13 @@ class Applications:
         return noted.get(self._user_key, "") or namespace if self._user_key else namespace
 
     def admitted(self, submission: Submission, queue: str) -> None:
-        """Count something that is admitted now."""
+        """Count a submission that is being admitted."""
         application = _Application(queue, self.user_of(submission))
         submitted = submission.kind, submission.namespace, submission.name
         self._in_flight[submitted] = application, self._clock.monotonic() + IN_FLIGHT_SECONDS
 
     def count(self, queues: Iterable[str] | None = None, user: str | None = None) -> int:
-        """Return how many applications there are, of all queues or some, of all users or one."""
+        """Return the number of applications, of all queues or the given ones, of all users or one."""
         now = self._clock.monotonic()
         for submitted in [one for one, (_, until) in self._in_flight.items() if until <= now]:
             del self._in_flight[submitted]
@@ -104,7 +104,7 @@ class Applications:
 
 
 class SubmissionLimits:
-    """Turns away what a ``capacity-scheduler.xml`` leaves no room for; see `QueueLimits`."""
+    """Rejects submissions beyond the limits of a ``capacity-scheduler.xml``; see `QueueLimits`."""
 
     def __init__(self, file: FollowedPlacement, applications: Applications) -> None:
         self._file = file
@@ -129,7 +129,7 @@ class SubmissionLimits:
     def _judge(
         self, submission: Submission, leaf: QueueConfiguration, configuration: CapacityConfiguration, names: list[str]
     ) -> None:
-        """Refuse in the order in which YARN's scheduler, queue and user do, and with its words."""
+        """Check the limits in YARN's order (scheduler, queue, user) and refuse with YARN's messages."""
         count, user, name = self._applications.count, self._applications.user_of(submission), submission.name
         if count() >= configuration.maximum_applications:
             raise NotPlaced(
@@ -158,7 +158,7 @@ class SubmissionLimits:
             )
 
     def _share_of(self, leaf: QueueConfiguration, configuration: CapacityConfiguration) -> float:
-        """Return a leaf's largest share of the cluster; all of it where shares follow from the cluster's size."""
+        """Return a leaf's largest share of the cluster; 1 with absolute capacities, whose shares depend on its size."""
         if any(each.unit is Unit.ABSOLUTE for queue in configuration.root.walk() for each in queue.capacities.values()):
             return 1.0
         if self._shares is None or self._shares[0] is not configuration:

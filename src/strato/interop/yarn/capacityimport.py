@@ -1,7 +1,7 @@
-"""Carries a `capacity-scheduler.xml` over: Queue manifests, a scheduler configuration, and what becomes of every line.
+"""Import a `capacity-scheduler.xml`: Queue manifests, a scheduler configuration, and a report on every line.
 
-The plugin reads the file itself, so Queue objects carry only names, parents and priorities. What `yarn-site.xml` sets
-and the plugin needs goes into its arguments.
+The plugin reads the file itself, so Queue objects carry only names, parents and priorities. Properties of
+`yarn-site.xml` that the plugin needs go into its arguments.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _QUEUE: tuple[tuple[str, str, str], ...] = (
     (r"reservable|average-capacity|reservation-.+", MISSING, _RESERVATIONS),
     (r"multi-node-sorting\.policy", MISSING, "plugins of the scheduler score nodes"),
 )
-"""By name below a queue's path, as patterns."""
+"""Outcomes of queue properties, by pattern of the name below the queue's path."""
 _GLOBAL: tuple[tuple[str, str, str], ...] = (
     (r"maximum-applications|global-queue-max-application", DIFFERS, _AT_ADMISSION),
     (r"resource-calculator", MAPS, "which types of resources count"),
@@ -115,7 +115,7 @@ _NOT_AN_OPTION = "is no option that changes decisions"
 
 
 def checked(sources: Sources, options: ImportOptions) -> list[Line]:
-    """Return what a person should know about the files; lines that map as they are are left out.
+    """Return the report on the files, without lines that map unchanged.
 
     Raises:
         InvalidInput: YARN would refuse them.
@@ -125,7 +125,7 @@ def checked(sources: Sources, options: ImportOptions) -> list[Line]:
 
 
 def imported(sources: Sources, options: ImportOptions) -> Imported:
-    """Carry the files over.
+    """Import the files.
 
     Raises:
         InvalidInput: YARN would refuse them.
@@ -182,7 +182,7 @@ _LISTS = (("acl_submit_applications", SUBMIT), ("acl_administer_queue", ADMINIST
 
 
 def _access_lists(path: str, sources: Sources, configuration: CapacityConfiguration) -> dict[str, str]:
-    """Return the lists that a queue has in the file, and the root's if any queue has one: it is open by default."""
+    """Return a queue's access lists in the file; also the root's default (open to all) if any queue has a list."""
     found: dict[str, str] = {}
     for name, annotation in _LISTS:
         has_one = any(f"{SCHEDULER}{each}.{name}" in sources.settings for each in configuration.by_path)
@@ -193,7 +193,7 @@ def _access_lists(path: str, sources: Sources, configuration: CapacityConfigurat
 
 
 def _lifetimes(path: str, sources: Sources) -> dict[str, str]:
-    """Return the lifetimes that a queue has in the file; those below it inherit them here, too."""
+    """Return a queue's application lifetimes in the file; queues below inherit them here as in YARN."""
     names = {"maximum": joblifetimes.MAXIMUM, "default": joblifetimes.DEFAULT}
     values = {
         key: sources.settings.get(f"{SCHEDULER}{path}.{name}-application-lifetime") for name, key in names.items()
@@ -255,7 +255,7 @@ def _lines(sources: Sources, configuration: CapacityConfiguration, options: Impo
 
 
 def _becomes(name: str, configuration: CapacityConfiguration, options: ImportOptions) -> tuple[str, str] | None:
-    """Return what becomes of a property; None when it is none of a scheduler's."""
+    """Return the outcome of importing a property; None for a property that is not the scheduler's."""
     if not name.startswith(SCHEDULER):
         return _found(_SITE, name)
     short = name.removeprefix(SCHEDULER)
@@ -275,7 +275,7 @@ def _becomes(name: str, configuration: CapacityConfiguration, options: ImportOpt
 
 
 def _path_in(short: str, configuration: CapacityConfiguration) -> str:
-    """Return the longest path of a queue that a property's name begins with."""
+    """Return the longest queue path that is a prefix of a property's name."""
     parts = short.split(".")
     for count in range(len(parts) - 1, 0, -1):
         path = ".".join(parts[:count])
@@ -293,7 +293,7 @@ def _am_percent(name: str, options: ImportOptions) -> tuple[str, str] | None:
 
 
 def _traps(sources: Sources, configuration: CapacityConfiguration) -> Iterator[Line]:
-    """Yield what YARN accepts although it hardly means what it says."""
+    """Yield settings that YARN accepts although their effect is hardly what the author intended."""
     yield from _open_lists(sources, configuration)
     for queue in configuration.root.walk():
         least, most = queue.capacities.get(""), queue.maximums.get("")

@@ -1,4 +1,4 @@
-"""Carries an allocation file over: Queue manifests, a scheduler configuration, and what becomes of every line."""
+"""Import an allocation file: Queue manifests, a scheduler configuration, and a report on every line."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ _CUT = "yarn.scheduler.maximum-allocation-"
 
 
 def checked(sources: Sources, options: ImportOptions) -> list[Line]:
-    """Return what a person should know about the files; lines that map as they are are left out.
+    """Return the report on the files, without lines that map unchanged.
 
     Raises:
         InvalidInput: YARN would refuse them.
@@ -124,10 +124,10 @@ def checked(sources: Sources, options: ImportOptions) -> list[Line]:
 
 
 def imported(sources: Sources, options: ImportOptions) -> Imported:
-    """Carry the files over.
+    """Import the files.
 
     Raises:
-        InvalidInput: YARN would refuse them, or a line does not mean what it says.
+        InvalidInput: YARN would refuse them, or the effect of a line in YARN is not what the author wrote.
     """
     read, site = _read(sources)
     lines = _lines(sources, read, options)
@@ -190,7 +190,7 @@ def _elements(root: Element) -> list[tuple[str, Element]]:
 
 
 def _access_lists(root: Element) -> dict[str, dict[str, str]]:
-    """Return the access lists of queues by annotation, and the root's where any has one: it is open by default."""
+    """Return the access lists of queues by annotation, with the root's default (open to all) if any queue has one."""
     found: dict[str, dict[str, str]] = {ROOT: {}}
     for path, element in _elements(root):
         for child in element.children:
@@ -203,7 +203,7 @@ def _access_lists(root: Element) -> dict[str, dict[str, str]]:
 
 
 def _is_open_above(path: str, key: str, lists: Mapping[str, Mapping[str, str]]) -> bool:
-    """Return whether a queue's list keeps nobody out."""
+    """Return whether a queue's list has no effect because an ancestor's is open to all."""
     above = parent_of(path)
     while above:
         if lists.get(above, {}).get(key) == "*":
@@ -213,7 +213,7 @@ def _is_open_above(path: str, key: str, lists: Mapping[str, Mapping[str, str]]) 
 
 
 def _settings(element: Element) -> dict[str, str]:
-    """Return the settings of one queue element that are carried over."""
+    """Return the settings of one queue element that the import keeps."""
     found = {
         "schedulingPolicy" if one.name == "schedulingMode" else one.name: (one.text or "").strip()
         for one in element.children
@@ -348,6 +348,6 @@ def _user(name: str, options: ImportOptions) -> tuple[str, str]:
 
 
 def summary(lines: Sequence[Line]) -> str:
-    """Return how many lines become what."""
+    """Return a line with the number of lines of each outcome."""
     counts = {kind: sum(line.becomes == kind for line in lines) for kind in (MAPS, DIFFERS, MISSING, REFUSED)}
     return ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)

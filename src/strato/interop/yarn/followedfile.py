@@ -1,4 +1,4 @@
-"""A file of settings that is read again when it changes; one that cannot be read changes nothing."""
+"""A file of settings that is read again when it changes; an invalid change is not applied."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from strato.errors import InvalidInput
 T = TypeVar("T")
 
 CHECK_SECONDS: Final = 10.0
-"""How often the file is looked at, as YARN's Fair Scheduler does."""
+"""Interval of checks for changes, as in YARN's Fair Scheduler."""
 SETTLED_SECONDS: Final = 5.0
-"""How old a change must be before it is read: whoever writes may not be done."""
+"""Age that a change must have before it is read, since its writer may not be done."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class FollowedFile(Generic[T]):
-    """A file, as read last.
+    """A file that is followed for changes.
 
     Attributes:
-        path: Where it is.
-        read: Reads it; raises InvalidInput with all that is wrong with it.
-        content: What it said when it could be read last; None before.
-        problem: Why it could not be read since; empty when it could.
+        path: Path of the file.
+        read: Parses the file; raises InvalidInput with all its problems.
+        content: The last valid content; None before.
+        problem: Why the file is invalid at present; empty when it is not.
     """
 
     path: Path
@@ -39,7 +39,7 @@ class FollowedFile(Generic[T]):
     _modified: float | None = None
 
     def refresh(self, now: float) -> bool:
-        """Read the file if it is due and has changed, and return whether a new problem was found.
+        """Read the file if a check is due and it has changed; return whether a new problem was found.
 
         Args:
             now: Seconds since the epoch.

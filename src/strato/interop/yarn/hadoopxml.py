@@ -1,7 +1,7 @@
-"""Reads XML of Hadoop: elements with their lines, and configuration files as settings.
+"""Parse Hadoop's XML files: elements with their line numbers, and configuration files as settings.
 
-Files come from other people: entities and document types are refused (defusedxml), sizes, depth and counts are bounded,
-and every error names file and line. What the elements mean is up to who asks; `fair` and `capacity` read them.
+Files are untrusted: entities and document types are refused (defusedxml), sizes, depth and counts are bounded, and
+every error names file and line. `fair` and `capacity` interpret the elements.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from defusedxml.ElementTree import DefusedXMLParser, ParseError
 from strato.errors import InvalidInput, Problem, one_line
 
 MOST_BYTES = 16 << 20
-"""Allocation files of the largest clusters have some 100 KB; one of 16 MiB is none."""
+"""Largest file that is read; allocation files of the largest clusters have some 100 KB."""
 MOST_DEPTH = 64
 MOST_ELEMENTS = 200_000
 MOST_NAME = 1024
-"""Characters of a property's name: readers look at its parts one by one."""
+"""Longest name of a property; bounded because readers examine its parts one by one."""
 MOST_SUBSTITUTIONS = 20
-"""How often `${name}` is looked up again in what came out, as Hadoop bounds it."""
+"""Most passes that replace `${name}` in the result of the pass before; the bound is Hadoop's."""
 MOST_SUBSTITUTED = 1 << 16
-"""Characters of a value with `${name}` in it: thousands of values may each name a long one twenty times."""
+"""Longest result of replacing `${name}`: thousands of values could each refer to a long one twenty times."""
 
 _REFERENCE = re.compile(r"\$\{([^{}$]{1,256})\}")
 HEARTBEAT: Final = "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms"
-"""Property of ``yarn-site.xml``: how often a node reports, which is when containers are given to it."""
+"""Property of ``yarn-site.xml``: interval of a node's heartbeats, in response to which it gets containers."""
 
 
 @dataclass(slots=True)
 class Element:
-    """One element, as it stands in the file. Not changed once the file has been read."""
+    """One element of a file. Not modified after the file has been read."""
 
     name: str
     line: int
     attributes: Mapping[str, str] = field(default_factory=dict)
     text: str | None = None
-    """What stands before the first child, as written; None when there is nothing at all."""
+    """Text before the first child, unstripped; None without any."""
     children: list[Element] = field(default_factory=list)
 
     def all_named(self, *names: str) -> Iterator[Element]:
@@ -67,7 +67,7 @@ class Settings:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, str], file: str = "") -> Settings:
-        """Return settings that were in no file."""
+        """Return settings that do not come from a file."""
         return cls(file, {name: Setting(name, value, 0) for name, value in values.items()})
 
     def __contains__(self, name: str) -> bool:
@@ -86,7 +86,7 @@ class Settings:
         return (self.raw(name) or "").strip() or default
 
     def where(self, name: str) -> str:
-        """Return where a value stands, for messages: ``yarn-site.xml, line 12: name``."""
+        """Return the place of a value, for messages: ``yarn-site.xml, line 12: name``."""
         found = self.by_name.get(name)
         return f"{place(self.file, found.line)}: {name}" if found and found.line else name
 
@@ -102,7 +102,7 @@ class Settings:
 
 
 def place(file: str, line: int) -> str:
-    """Return how messages name a place in a file."""
+    """Return the text by which messages name a place in a file."""
     return f"{file}, line {line}" if file else f"line {line}"
 
 
@@ -156,7 +156,7 @@ def _unusable(file: str, line: int, message: str) -> InvalidInput:
 
 
 class _Builder:
-    """Makes elements of what the parser reports."""
+    """Builds elements from the parser's events."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -164,7 +164,7 @@ class _Builder:
         self.root: Element | None = None
         self._open: list[Element] = []
         self._texts: list[list[str]] = []
-        """Of each open element, as it comes: in pieces, one for every line and every reference."""
+        """Text of each open element in the pieces in which the parser delivers it: one per line and reference."""
         self._count = 0
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
@@ -191,7 +191,7 @@ class _Builder:
             self._texts[-1].append(text)
 
     def close(self) -> None:
-        """Nothing is left to do at the end."""
+        """Do nothing; the parser requires this method."""
 
 
 def settings_of(root: Element, file: str = "") -> Settings:

@@ -1,7 +1,7 @@
-"""What importers of YARN's files have in common: which file is which, and what an import comes to.
+"""What importers of YARN's files share: sorting files by scheduler, and the result of an import.
 
 `fairimport` and `capacityimport` each offer ``imported(sources, options)``, which returns an `Imported`, and
-``checked(sources, options)``, which returns lines; whose files they are follows from the root elements.
+``checked(sources, options)``, which returns lines. The root elements of the files tell which one to use.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ MAPS: Final = "maps"
 DIFFERS: Final = "differs"
 MISSING: Final = "missing"
 REFUSED: Final = "refused"
-"""What becomes of a line: it maps, it maps but behaves differently, it has no counterpart, it must be changed first."""
+"""Outcomes of a line: it maps, it maps but behaves differently, it has no counterpart, it must be changed first."""
 
 OPEN_ABOVE: Final = (
     "keeps nobody out, as one above it lets everybody in (root does unless its list is a blank); as in YARN"
 )
-"""Of an access list."""
+"""Remark on an access list below one that is open to all."""
 
 KNOWN_RESOURCES: Final = {"yarn.io/gpu": "nvidia.com/gpu", "gpu": "nvidia.com/gpu"}
-"""Kubernetes' names of resource types that are known without being named."""
+"""Kubernetes' names of resource types that users need not give."""
 
 _LONGEST_NAME = 63
 _ANNOTATION_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
@@ -40,7 +40,7 @@ _ANNOTATION_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What becomes of one line of a file."""
+    """The outcome of importing one line of a file."""
 
     file: str
     line: int
@@ -56,7 +56,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What an import comes to."""
+    """The result of an import."""
 
     queues: Sequence[Mapping[str, Any]]
     """Queue manifests, parents before children."""
@@ -67,7 +67,7 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """What the person who imports adds to the files."""
+    """What the user of the importer adds to the files."""
 
     resources: Mapping[str, str] = field(default_factory=dict)
     """Kubernetes' names of further resource types, by YARN's."""
@@ -79,7 +79,7 @@ class ImportOptions:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Files, read."""
+    """The parsed files of one cluster."""
 
     kind: str
     """`FAIR` or `CAPACITY`."""
@@ -88,14 +88,14 @@ class Sources:
     root: Element
     """Its root element."""
     settings: Settings
-    """The properties of all files that have some."""
+    """The properties of all configuration files together."""
 
 
 def sorted_sources(paths: Iterable[Path]) -> Sources:
-    """Read files and say whose they are.
+    """Read files and determine their scheduler.
 
     Raises:
-        InvalidInput: A file cannot be read, or they are not of exactly one scheduler.
+        InvalidInput: A file cannot be read, or the files do not belong to exactly one scheduler.
     """
     own: list[tuple[str, Path, Element]] = []
     merged = Settings()
@@ -124,7 +124,7 @@ def resource_names(types: Iterable[str], options: ImportOptions) -> dict[str, st
     """Return Kubernetes' names of resource types beyond memory and vcores.
 
     Raises:
-        InvalidInput: Some are not known and not named.
+        InvalidInput: Some have no known name and the options give none.
     """
     found = {name: options.resources.get(name) or KNOWN_RESOURCES.get(name, "") for name in types}
     problems = [

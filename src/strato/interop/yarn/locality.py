@@ -1,9 +1,9 @@
 """Delay scheduling: a pod waits a while for nodes that it prefers before it takes others (spec yarn A7, B9).
 
-A pod's preferred node affinity names the nodes that YARN's request would name; their rack is that of nodes with the
-same value of a label. YARN counts a scheduling opportunity for each heartbeat of a node: here all nodes count once per
-heartbeat interval that has passed, by the clock of the cycle. A pod waits since it was first seen; after a restart of
-the scheduler that is taken to be when it was created, so that nobody waits again.
+A pod's preferred node affinity stands for the nodes that a YARN request would name; nodes with the same value of a
+label form a rack. YARN counts a scheduling opportunity at each heartbeat of a node: here all nodes count once per
+heartbeat interval that has passed, by the clock of the cycle. A pod waits from the cycle that first saw it; in the
+first cycle after a restart of the scheduler, from its creation, so that pods do not wait a second time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from strato.scheduler.model.nodes import Mask, Rows
 from strato.scheduler.model.reasons import Reason
 
 HEARTBEAT_MS: Final = 1000
-"""Between two heartbeats of a node, unless settings say otherwise."""
+"""Default interval of a node's heartbeats."""
 RACK_LABEL: Final = "topology.kubernetes.io/zone"
 """Label of nodes whose value stands for YARN's rack, unless an argument names another."""
 
@@ -32,38 +32,38 @@ class Waited(NamedTuple):
 
     seconds: float
     nodes: int
-    """Nodes of the cluster."""
+    """Number of nodes in the cluster."""
     named: int
-    """Nodes and racks that the request names."""
+    """Number of nodes and racks that the request names."""
     containers: int
-    """Containers that it asks for."""
+    """Number of containers that it asks for."""
 
 
 class Allowed(NamedTuple):
-    """Where a request may go by now, besides the nodes that it names."""
+    """Where a request may be placed by now, besides the nodes that it names."""
 
     rack: bool
-    """Other nodes of their racks."""
+    """Whether on other nodes of their racks."""
     anywhere: bool
 
 
 LocalityDelay = Callable[[Waited], Allowed]
-"""Returns where a request may go after it waited so long."""
+"""Returns where a request may be placed after its wait."""
 
 NO_WAIT: Final = Allowed(rack=True, anywhere=True)
 
 
 class Locality:
-    """One cycle's answers.
+    """Delay scheduling of one cycle.
 
     Args:
-        plugin: Whose they are, for reasons.
-        world: What is known.
+        plugin: Name of the plugin, for reasons.
+        world: The scheduler's state.
         now: Seconds since the epoch.
-        first_seen: By UID since when a pod waits; added to.
-        is_restarted: Whether pods may have waited before this scheduler saw them.
+        first_seen: When each pod was first seen, by UID; updated.
+        is_restarted: Whether this is the first cycle, whose pods may have waited before the scheduler started.
         rack_label: Label of nodes that names their rack.
-        delay: How long requests wait.
+        delay: The rule on how long requests wait.
     """
 
     def __init__(
@@ -89,23 +89,23 @@ class Locality:
         self._near: dict[int, tuple[Mask, Mask]] = {}
 
     def allowed(self, task: Task) -> Allowed:
-        """Return where a task may go by now."""
+        """Return where a task may be placed by now."""
         selector = _preferred(task)
         if selector is None:
             return NO_WAIT
         nodes, _ = self._nodes_near(task, selector)
         if not nodes.any():
-            return NO_WAIT  # nobody waits for nodes that there are not
+            return NO_WAIT  # none of the preferred nodes exists
         named = int(nodes.sum()) + len({self._rack_of(row) for row in np.nonzero(nodes)[0].tolist()} - {""})
         return self._locality_delay(Waited(self._seconds(task), self._count, named, self._count_equal(task)))
 
     def facet(self, task: Task) -> Hashable:
-        """Return what answers about a task rest on besides its class; None once it takes any node."""
+        """Return the key by which `verdicts` are cached beside the task's class; None once it takes any node."""
         allowed = self.allowed(task)
         return None if allowed == NO_WAIT else (allowed, self._world.nodes.object_clock)
 
     def verdicts(self, task: Task, rows: Rows) -> Verdicts | None:
-        """Turn down the rows that a task does not take yet."""
+        """Reject the rows that a task does not take yet."""
         selector, allowed = _preferred(task), self.allowed(task)
         if selector is None or allowed == NO_WAIT:
             return None
@@ -116,7 +116,7 @@ class Locality:
         return Verdicts.reject_where(~good[rows], self._reason)
 
     def _seconds(self, task: Task) -> float:
-        """Return for how long a pod has waited: since it was first seen, or was created where that is not known."""
+        """Return a pod's wait, since it was first seen or, in the first cycle, since its creation."""
         since = self._first_seen.get(task.uid)
         if since is None:
             created = task.pod.metadata.creation_timestamp
@@ -125,7 +125,7 @@ class Locality:
         return max(0.0, self._now - since)
 
     def _count_equal(self, task: Task) -> int:
-        """Return how many pods of its job and class wait, as when it was first asked in the cycle."""
+        """Return how many pods of the task's job and class were pending at the first call in this cycle."""
         job, number = task.job, task.cls.number
         if job is None:
             return 1

@@ -1,4 +1,4 @@
-"""What objects of the cluster are to YARN: a queue's full name, a job's user, the master among its pods."""
+"""How objects of the cluster map to YARN: a queue's full name, a job's user, the application master among its pods."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.queues import Queue
 
 PATH: Final = "yarn.strato.io/path"
-"""Annotation of a Queue: its full name in YARN, which may have letters that names in Kubernetes do not."""
+"""Annotation of a Queue: its full name in YARN, which may have characters that Kubernetes forbids in names."""
 
 
 def path_of(queue: Queue) -> str:

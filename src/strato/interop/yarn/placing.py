@@ -1,7 +1,7 @@
-"""Placement rules of YARN's schedulers as rules of admission: which Queue object a user's new work goes to.
+"""Placement rules of YARN's schedulers, applied at admission: they choose the Queue object of a user's new work.
 
-Groups are those of the request, in its order: the first that Kubernetes did not give itself is the primary one. Queues
-are the Queue objects there are; a rule that would create one passes over queues that nobody has made.
+A user's groups are those of the admission request, in its order; the first one that is not Kubernetes' own is the
+primary group. Only existing Queue objects are candidates: a rule that would create a queue in YARN is skipped.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from strato.interop.yarn.objects import PATH
 
 _FAIR = "queuePlacementPolicy"
 _LIMITS = (".maximum-applications", ".global-queue-max-application")
-"""What properties that limit applications end with."""
+"""Endings of the properties that limit the number of applications."""
 
 
 class FollowedPlacement:
-    """The rules of a file, followed while it changes; a change that cannot be read is reported and not taken."""
+    """The rules of a file that is followed for changes; an invalid change is reported and not applied."""
 
     def __init__(self, path: Path) -> None:
         self._file = FollowedFile(path, read)
 
     def refresh(self, now: float) -> None:
-        """Read the file if it is due and has changed.
+        """Read the file if a check is due and it has changed.
 
         Args:
             now: Seconds since the epoch.
 
         Raises:
-            InvalidInput: It could never be read.
+            InvalidInput: The file has never been valid.
         """
         self._file.refresh(now)
         if self._file.content is None:
@@ -53,7 +53,7 @@ class FollowedPlacement:
 
     @property
     def content(self) -> QueuePlacement | None:
-        """The rules as read last; None before they could be read."""
+        """The last valid rules; None before."""
         return self._file.content
 
     def place(self, submission: Submission, queues: Sequence[Json]) -> str:
@@ -65,7 +65,7 @@ def read(path: Path) -> QueuePlacement:
     """Read ``fair-scheduler.xml`` or ``capacity-scheduler.xml``, whichever it is.
 
     Raises:
-        InvalidInput: With all that is wrong with it; also when it has no rules.
+        InvalidInput: Lists all problems of the file; also raised when it has no rules.
     """
     root = hadoopxml.read_file(path)
     if root.name == "allocations":
@@ -94,7 +94,7 @@ class FairPlacement:
     rules: tuple[Rule, ...]
 
     def place(self, submission: Submission, queues: Sequence[Json]) -> str:
-        """See `QueuePlacement.place`; what no rule places is turned away."""
+        """See `QueuePlacement.place`; submissions that no rule places are refused."""
         names = _by_path(queues)
         requested = _path_of(submission.queue, names) if submission.queue else "default"
         try:
@@ -116,13 +116,13 @@ class CapacityPlacement:
 
     rules: MappingRules
     catalogue: QueueCatalogue
-    """Of the file."""
+    """The queues that the file configures."""
     _paths: tuple[str, ...] = ()
     _with_queues: QueueCatalogue | None = None
-    """With the queues of these paths; each that is created reads the whole configuration again."""
+    """Catalogue extended by Queue objects' paths; cached, as each creation reads the configuration again."""
 
     def place(self, submission: Submission, queues: Sequence[Json]) -> str:
-        """See `QueuePlacement.place`; what no rule matches stays where it is."""
+        """See `QueuePlacement.place`; submissions that no rule matches keep their queue."""
         names = _by_path(queues)
         asked = capacityplacement.Submission(
             queue=_path_of(submission.queue, names) if submission.queue else capacityplacement.DEFAULT_NAME,
@@ -141,11 +141,11 @@ class CapacityPlacement:
         return names[path]
 
     def configuration_with(self, paths: Iterable[str]) -> CapacityConfiguration:
-        """Return the configuration with the queues that there are."""
+        """Return the configuration extended by the paths of existing Queue objects."""
         return self._catalogue_with(tuple(sorted(paths))).configuration
 
     def _catalogue_with(self, paths: tuple[str, ...]) -> QueueCatalogue:
-        """Return the catalogue with the queues that there are; kept until there are others."""
+        """Return the catalogue extended by these paths; cached until the paths change."""
         if self._with_queues is None or paths != self._paths:
             self._paths, self._with_queues = paths, with_queues(self.catalogue, paths)
         return self._with_queues
@@ -153,7 +153,7 @@ class CapacityPlacement:
 
 @dataclass(frozen=True, slots=True)
 class _Existing:
-    """The Queue objects as the Fair Scheduler's rules ask about them."""
+    """The Queue objects, behind the interface that the Fair Scheduler's rules query."""
 
     names: Mapping[str, str]
 
@@ -170,11 +170,11 @@ def _by_path(queues: Sequence[Json]) -> dict[str, str]:
 
 
 def path_of_queue(queue: Json) -> str:
-    """Return the full name in YARN of a Queue object, as `path_of` does of the scheduler's."""
+    """Return the full name in YARN of a Queue object as JSON, as `path_of` does for the scheduler's queues."""
     metadata = queue["metadata"]
     return full_name((metadata.get("annotations") or {}).get(PATH) or metadata["name"])
 
 
 def _path_of(name: str, names: Mapping[str, str]) -> str:
-    """Return the full name of the queue that work names, by the object's name or by its own."""
+    """Return the full name of the queue that a submission names, by the Queue object's name or by YARN's."""
     return next((path for path, own in names.items() if own == name), name)

@@ -1,8 +1,9 @@
-"""What the plugins keep from cycle to cycle, and how it outlives the scheduler.
+"""State that the plugins keep from cycle to cycle, and its persistence across restarts of the scheduler.
 
-It is written to annotations of Queue objects, which only administrators may change, when it differs from what they say,
-and is read when a scheduler begins; from then on memory counts. What can be worked out anew is not written: that an
-application has lacked its share since it was submitted, or since when a pod waits for the nodes that it prefers.
+The state is written to annotations of Queue objects, which only administrators may change, whenever it differs from
+them. It is read once, when a scheduler starts; after that the state in memory is authoritative. State that can be
+derived is not written: that an application has been starved since its submission, or since when a pod waits for
+preferred nodes.
 """
 
 from __future__ import annotations
@@ -21,32 +22,32 @@ from strato.scheduler.model.queues import Queue
 log = logging.getLogger(__name__)
 
 REMEMBERED: Final = "yarn.strato.io/remembered"
-"""Annotation of a Queue: what is remembered of its applications, as JSON; times in milliseconds since the epoch."""
+"""Annotation of a Queue with the state of its applications as JSON; times are milliseconds since the epoch."""
 _MOST_BYTES: Final = 100_000
-"""Of one annotation; all annotations of an object have at most 256 KiB together."""
+"""Largest annotation; Kubernetes allows 256 KiB for all annotations of an object together."""
 
 
 Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
-"""Since the epoch; no more than a float holds exactly."""
+"""Milliseconds since the epoch, at most the largest integer that a float holds exactly."""
 
 
 class QueueMemory(msgspec.Struct, rename="camel", omit_defaults=True, forbid_unknown_fields=False):
-    """What is remembered of the applications of one Queue."""
+    """The persisted state of one Queue's applications."""
 
     below_minimum_since_ms: Milliseconds | None = None
-    """Since when the queue lacks something of its minimum."""
+    """Since when the queue is below its minimum."""
     lacking_since_ms: dict[str, Milliseconds] = {}
-    """By job since when it lacks something of its fair share, if it once had it."""
+    """Since when each job is below its fair share, by key, for jobs that once had it."""
     next_check_ms: dict[str, Milliseconds] = {}
-    """By job until when it is not looked at again."""
+    """When each job is checked for starvation again, by key."""
     making_room: dict[str, tuple[str, str, Milliseconds]] = {}
-    """By UID of pods that are marked: the pod, the job they make room for, when they go."""
+    """For each marked pod, by UID: its key, the job for which it is marked, and when it may be evicted."""
     marked_since_ms: dict[str, Milliseconds] = {}
-    """By UID since when pods are chosen to go."""
+    """Since when each pod is marked, by UID."""
     due: dict[str, str] = {}
-    """By UID of pods whose wait is over, their queue's path."""
+    """Queue path of each pod whose wait is over, by UID."""
     reserved: dict[str, tuple[str, str, Milliseconds]] = {}
-    """By node the pod it is reserved for, its job, since when."""
+    """For each reserved node: the pod, the pod's job, and since when."""
 
 
 _EMPTY: Final = QueueMemory()
@@ -54,23 +55,23 @@ _EMPTY: Final = QueueMemory()
 
 @dataclass(slots=True)
 class Kept:
-    """What both plugins keep."""
+    """State that both plugins keep across cycles."""
 
     reserved: dict[str, Reserved] = field(default_factory=dict)
-    """By node for whom it is reserved."""
+    """Reservations by node."""
     first_seen: dict[str, float] = field(default_factory=dict)
-    """By UID since when a pod waits for nodes that it prefers, in seconds since the epoch."""
+    """Since when each pod waits for preferred nodes, by UID, in seconds since the epoch."""
     is_restarted: bool = True
     """Whether this is the first cycle."""
 
     def recall(self, queue: str, found: QueueMemory) -> None:
-        """Take what a queue's annotation says."""
+        """Restore state from a queue's annotation."""
         for node, (pod, job, since) in found.reserved.items():
             self.reserved[node] = Reserved(pod, job, since / 1000)
 
 
 def recalled(queues: Iterable[Queue], kept: Kept) -> None:
-    """Read what annotations of queues say into a plugin's memory; what cannot be read is left out, and logged."""
+    """Restore a plugin's state from annotations of queues; unreadable ones are skipped and logged."""
     for queue in queues:
         text = queue.view.metadata.annotation(REMEMBERED) if queue.view is not None else ""
         if text:
@@ -81,7 +82,7 @@ def recalled(queues: Iterable[Queue], kept: Kept) -> None:
 
 
 def text_of(found: QueueMemory) -> str:
-    """Return the annotation; empty when there is nothing to remember. What would make it too long is left out."""
+    """Return the annotation's text; empty without state. Entries that would make it too long are left out."""
     if found == _EMPTY:
         return ""
     text = msgspec.json.encode(found, order="sorted").decode()

@@ -1,7 +1,7 @@
-"""Nodes that are reserved: their room is gathered for a container that fits nowhere yet (spec yarn A7, B9).
+"""Reserved nodes, whose freed resources are kept for a container that fits nowhere yet (spec yarn A7, B9).
 
-A node that is reserved for a pod takes no pods but those equal to it, of the same job, until it fits there. Which job
-may reserve, and how many nodes, is the plugin's rule; here it is decided which node, and kept what is reserved.
+Until the pod fits, a node that is reserved for it takes only pods of the same job and task class. The plugin decides
+which jobs may reserve and how many nodes; this module chooses the nodes and keeps the reservations.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from strato.scheduler.model.resources import Vector
 
 
 class Reserved(NamedTuple):
-    """For whom a node is reserved."""
+    """The pod for which a node is reserved."""
 
     pod: str
     """Key of the pod."""
@@ -31,7 +31,7 @@ class Reserved(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A reservation that stands in this cycle."""
+    """A reservation that is valid in this cycle."""
 
     node: str
     row: int
@@ -43,11 +43,11 @@ class Reservations:
     """The reserved nodes of one cycle.
 
     Args:
-        plugin: Whose they are, for reasons.
-        ssn: The cycle.
-        kept: By node for whom it is reserved; what does not stand any more is taken out, what is reserved put in.
-        is_valid: Returns whether a job may still have a container of the size of a task.
-        looks_on: Whether a pod with a reservation may also start elsewhere.
+        plugin: Name of the plugin, for reasons.
+        ssn: The context of the cycle.
+        kept: Reservations across cycles, by node; updated: invalid ones are removed, new ones added.
+        is_valid: Returns whether the queue's limits still allow the job another container of the task's size.
+        looks_on: Whether a pod with a reservation may also start on another node.
     """
 
     def __init__(
@@ -85,14 +85,14 @@ class Reservations:
         """Return the reservations of a job."""
         return [one for one in self if one.task.job is job]
 
-    # -- who is kept off -----------------------------------------------------------------------------------------------
+    # -- filtering nodes -----------------------------------------------------------------------------------------------
 
     def concern(self, task: Task) -> bool:
-        """Return whether reservations say anything about where a task may start."""
+        """Return whether reservations restrict the nodes of a task."""
         return bool(self._by_row) and any(not _is_for(one, task) or not self._looks_on for one in self)
 
     def verdicts(self, task: Task, rows: Rows) -> Verdicts | None:
-        """Turn down rows that are reserved for others, and, where it looks no further, all but its own."""
+        """Reject rows reserved for other pods; unless ``looks_on``, also all but those reserved for the task."""
         codes, reasons = np.zeros(len(rows), np.uint16), []
         own = [one for one in self if _is_for(one, task)]
         if own and not self._looks_on:
@@ -105,10 +105,11 @@ class Reservations:
                 codes[rows == one.row] = len(reasons)
         return Verdicts(codes, tuple(reasons)) if reasons else None
 
-    # -- who reserves --------------------------------------------------------------------------------------------------
+    # -- reserving nodes
+    # --------------------------------------------------------------------------------------------------
 
     def drop_used(self) -> None:
-        """Give up what was used in this cycle: who it was for has started there, or elsewhere."""
+        """Drop the reservations of pods that this cycle has placed, on the reserved node or elsewhere."""
         started = {(task.row, task.job.key, task.cls.number) for task in self._ssn.temporary if task.job is not None}
         for one in list(self):
             job = one.task.job
@@ -117,12 +118,12 @@ class Reservations:
                 self.drop(one.node)
 
     def drop(self, node: str) -> None:
-        """Give a node back."""
+        """Drop a node's reservation."""
         self._kept.pop(node, None)
         self._by_row.pop(self._ssn.world.nodes.row_of.get(node, -1), None)
 
     def move(self, node: str, to: str) -> None:
-        """Reserve another node in the place of one."""
+        """Move a node's reservation to another node."""
         one = self._kept.get(node)
         if one is not None and to not in self._kept and to in self._ssn.world.nodes.row_of:
             held = self._by_row[self._ssn.world.nodes.row_of[node]]
@@ -130,12 +131,12 @@ class Reservations:
             self._put(to, held.task, one.since)
 
     def reserve(self, task: Task, *, least: Vector | None = None, but: frozenset[str] = frozenset()) -> Held | None:
-        """Reserve the node that lacks least for a task that fits nowhere; None when it fits somewhere, or nowhere ever.
+        """Reserve the node that lacks least for a task; None if the task fits now, or would fit no empty node.
 
         Args:
             task: The task.
-            least: What a node has to have free at least.
-            but: Nodes that do not come into question.
+            least: The least that a node must have free.
+            but: Names of nodes to exclude.
         """
         nodes = self._ssn.world.nodes
         usable = np.zeros(nodes.size, np.bool_)
@@ -168,11 +169,11 @@ class Reservations:
         return held
 
     def lacking(self, one: Held) -> Vector:
-        """Return what a reserved node has too little of, int64[columns]."""
+        """Return the amount that a reserved node lacks for its pod, int64[columns]."""
         missing: Vector = np.maximum(one.task.cls.request - self._ssn.world.nodes.idle[one.row], 0)
         return missing
 
 
 def _is_for(one: Held, task: Task) -> bool:
-    """Return whether a task may start on a node that is reserved: it is equal to whom it is reserved for."""
+    """Return whether a reservation is for a task, or for another one of its job and task class."""
     return one.task is task or (one.task.job is task.job and one.task.cls is task.cls)

@@ -1,6 +1,6 @@
 """Amounts of resources as YARN's schedulers count them: whole numbers, one per resource type, in the types' order.
 
-An amount is a plain tuple, so it is immutable, hashable and cheap; what the numbers are of is in `ResourceTypes`.
+An amount is a plain tuple, so it is immutable, hashable and cheap; `ResourceTypes` names the types of its numbers.
 Memory is in MB and comes first, vcores are second, others follow in the order they were declared. Numbers are those of
 a signed 64-bit integer and saturate where YARN's do.
 """
@@ -19,12 +19,12 @@ MOST = 2**63 - 1
 MOST_INT = 2**31 - 1
 """The largest count there is (of applications); stands for "no limit"."""
 MOST_TYPES = 64
-"""More types of resources than any cluster has; a file that declares more is refused."""
+"""Most resource types, more than any cluster has; a file that declares more is refused."""
 
 Amounts = tuple[int, ...]
 """One whole number per resource type."""
 LEAST: Amounts = (1024, 1)
-"""MB and vcores: YARN's smallest container, and the step by which requests grow, where no file says otherwise."""
+"""MB and vcores of YARN's default smallest container, which is also the default increment of requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class ResourceTypes:
 
     @classmethod
     def with_others(cls, others: Iterable[str]) -> ResourceTypes:
-        """Return memory, vcores and the others by name, in this order; blanks around names are no part of them."""
+        """Return the types memory, vcores and the named others, in this order; blanks around names are stripped."""
         named = dict.fromkeys((MEMORY, VCORES, *(other.strip() for other in others if other.strip())))
         return cls(tuple(named))
 
@@ -47,7 +47,7 @@ class ResourceTypes:
         return len(self.names)
 
     def filled(self, value: int) -> Amounts:
-        """Return the same number of every type."""
+        """Return the amount with the same number for every type."""
         return (value,) * len(self.names)
 
     def of(self, memory_mb: int = 0, vcores: int = 0, **others: int) -> Amounts:
@@ -55,11 +55,11 @@ class ResourceTypes:
         return self.from_mapping({MEMORY: memory_mb, VCORES: vcores, **others})
 
     def from_mapping(self, amounts: Mapping[str, int], missing: int = 0) -> Amounts:
-        """Return the numbers of a mapping by name; names that are no types are left out."""
+        """Return the amount of a mapping from type names to numbers; unknown names are ignored."""
         return tuple(amounts.get(name, missing) for name in self.names)
 
     def padded(self, numbers: Iterable[int]) -> Amounts:
-        """Return numbers in order, with 0 for the types that are missing at the end."""
+        """Return an amount of the first types' numbers, padded with 0."""
         given = tuple(numbers)[: len(self.names)]
         return given + (0,) * (len(self.names) - len(given))
 
@@ -73,7 +73,7 @@ class ResourceTypes:
 
 
 def saturated(number: int) -> int:
-    """Return a number cut to what 64 bits hold."""
+    """Return a number clamped to the range of a signed 64-bit integer."""
     return max(-MOST - 1, min(MOST, number))
 
 
@@ -121,7 +121,7 @@ def times(amounts: Amounts, factor: float) -> Amounts:
 
 
 def truncated(number: float) -> int:
-    """Return a float as a signed 64-bit whole number: cut towards 0, and to the range; what is no number is 0."""
+    """Return a float as a signed 64-bit integer: truncated towards 0 and clamped to the range; NaN becomes 0."""
     if math.isnan(number):
         return 0
     if math.isinf(number):
@@ -130,7 +130,7 @@ def truncated(number: float) -> int:
 
 
 def float32(number: float) -> float:
-    """Return a number as 32-bit floating point holds it, in which YARN keeps weights and shares of a setting."""
+    """Return a number rounded to a 32-bit float, as which YARN stores configured weights and shares."""
     try:
         return float(struct.unpack("f", struct.pack("f", number))[0])
     except OverflowError:
@@ -143,12 +143,12 @@ def raised(amounts: Amounts, step: Amounts) -> Amounts:
 
 
 def is_zero(amounts: Amounts) -> bool:
-    """Return whether there is nothing of any type."""
+    """Return whether every number is 0."""
     return not any(amounts)
 
 
 class MemoryCalculator:
-    """Compares amounts by memory alone (YARN's default calculator)."""
+    """Compares amounts by memory alone (YARN's DefaultResourceCalculator)."""
 
     dominant = False
 
@@ -157,7 +157,7 @@ class MemoryCalculator:
         return (left[0] > right[0]) - (left[0] < right[0])
 
     def over(self, usage: Amounts, share: Amounts) -> bool:
-        """Return whether a usage is more than a share."""
+        """Return whether a usage exceeds a share."""
         return usage[0] > share[0]
 
 
@@ -170,10 +170,10 @@ class DominantCalculator:
         """Return -1, 0 or 1 as the left amount is less, equal or more.
 
         Args:
-            cluster: What there is of each type; types there is nothing of do not count.
+            cluster: Total of each type; types with a total of 0 are ignored.
             left: The one amount.
             right: The other amount.
-            largest_only: Whether equal largest shares mean equal, whatever the others are.
+            largest_only: Whether amounts with equal largest shares are equal, regardless of their other shares.
         """
         if left == right:
             return 0
@@ -187,7 +187,7 @@ class DominantCalculator:
         return (mine_all > theirs_all) - (mine_all < theirs_all)
 
     def over(self, usage: Amounts, share: Amounts) -> bool:
-        """Return whether a usage is more than a share, of any type."""
+        """Return whether a usage exceeds a share in any type."""
         return not fits(usage, share)
 
     @staticmethod
@@ -196,7 +196,7 @@ class DominantCalculator:
 
     @staticmethod
     def _without_cluster(left: Amounts, right: Amounts) -> int:
-        """Compare where there is nothing to be a share of: by all types, undecided where they disagree."""
+        """Compare amounts of an empty cluster, by all types; return 0 if the types disagree."""
         signs = {(a > b) - (a < b) for a, b in zip(left, right, strict=True)} - {0}
         return signs.pop() if len(signs) == 1 else 0
 

@@ -1,7 +1,7 @@
-"""The skeleton of both plugins: the order of queues and jobs by a tree, who makes room, and what is said about it.
+"""Base class of both plugins: it orders queues and jobs by YARN's tree, offers victims, and records verdicts.
 
-A plugin brings the tree of one of YARN's schedulers beside the world, and its preemption; everything that the
-scheduler asks of both in the same way is here.
+A plugin supplies the tree and the preemption of one of YARN's schedulers. The extension points that are the same for
+both plugins are implemented here.
 """
 
 from __future__ import annotations
@@ -38,63 +38,63 @@ Leaf = TypeVar("Leaf")
 KeptT = TypeVar("KeptT", bound=Kept)
 
 _MOST_MARKS = 5
-"""Pods that are named to a job for which they make room."""
+"""Most marked pods that a job's verdicts name."""
 
 
 class Tree(Protocol[Leaf]):
-    """Queues and applications of one cycle."""
+    """Queues and applications of one cycle, as this module uses them."""
 
     def leaf(self, queue: Queue) -> Leaf | None:
-        """Return the leaf of a queue; None for one that holds no applications."""
+        """Return the leaf of a Queue object; None if it holds no applications."""
 
     def position_of(self, leaf: Leaf) -> Any:
         """Return a leaf's sort key among all."""
 
     def position_of_job(self, job: Job) -> tuple[Any, ...] | None:
-        """Return a job's sort key in its leaf; None for one that is no application."""
+        """Return a job's sort key in its leaf; None for a job whose queue is no leaf."""
 
     def refresh(self, job: Job | None) -> None:
         """Count a job's pods again."""
 
 
 class Room(Protocol):
-    """Preemption of one cycle."""
+    """Preemption of one cycle, as this module uses it."""
 
     def starves(self, job: Job) -> bool:
-        """Return whether others are to make room for a job that has pods waiting."""
+        """Return whether other jobs' pods are to be preempted for a job that has pending pods."""
 
     def victims(self, beneficiary: Job, candidates: Sequence[Task], *, within: bool) -> Sequence[Task]:
-        """Return those of some tasks whose time has come, of the job's own queue or of others."""
+        """Return the candidates whose wait is over, of the job's own queue (``within``) or of others."""
 
     def announced(self, job: Job) -> Sequence[str]:
-        """Return which pods make room for a job and when, in words."""
+        """Return texts on the pods that are marked for a job, and when they go."""
 
     def write(self, queue: Queue, found: QueueMemory) -> None:
-        """Add what is to be remembered of a queue's applications."""
+        """Add the state of a queue's applications that must be persisted."""
 
 
 RoomT = TypeVar("RoomT", bound=Room)
 
 
 class SharingPlugin(Plugin, ABC, Generic[Leaf, RoomT, KeptT]):
-    """Share as one of YARN's schedulers does; see the module."""
+    """Base of the plugins that share as one of YARN's schedulers does; see the module."""
 
     time_based = True
     standing_code: str
-    """Code of the verdict that says how a job's queue stands."""
+    """Code of the verdict on the usage and share of a job's queue."""
     marked_code: str = MARKED
-    """Code of the verdict that says which pods make room."""
+    """Code of the verdict that names marked pods."""
     remembers: type[KeptT]
-    """What it keeps from cycle to cycle."""
+    """Class of the plugin's state across cycles."""
 
     def resources(self) -> Sequence[str]:
-        """Name the resources of further types."""
+        """Return Kubernetes' names of resource types beside memory and vcores, by YARN's."""
         return tuple(self.args.resources.values())
 
     def open(self, ssn: CycleContext) -> None:
-        """Count who has what."""
+        """Build the cycle's tree, and restore reservations and waits from the state kept."""
         self._ssn = ssn
-        self.hierarchy = True  # placing for one queue moves those that share ancestors with it
+        self.hierarchy = True  # a placement changes the sort keys of all queues that share ancestors with its queue
         self._noted: set[tuple[str, str]] = set()
         self._tried: set[str] = set()
         self._units = Units.of(ssn.world.dims, self.args.resources)
@@ -123,19 +123,19 @@ class SharingPlugin(Plugin, ABC, Generic[Leaf, RoomT, KeptT]):
 
     @abstractmethod
     def _grow(self) -> Tree[Leaf]:
-        """Return the cycle's tree."""
+        """Build and return the cycle's tree."""
 
     @abstractmethod
     def _locality_delay(self) -> LocalityDelay | None:
-        """Return how long pods wait for nodes that they prefer; None when they do not."""
+        """Return the rule on how long pods wait for preferred nodes; None if they do not wait."""
 
     @abstractmethod
     def _may_keep(self, job: Job, task: Task) -> bool:
-        """Return whether a reservation for a task still stands, as far as its queue goes."""
+        """Return whether the queue's limits still allow a reservation for a task."""
 
     @abstractmethod
     def _reserve(self, job: Job, task: Task) -> bool:
-        """Reserve a node for a task that fitted nowhere, if rules allow; return whether another of its job may too."""
+        """Reserve a node for a task that fitted nowhere, if allowed; return whether another task of the job may try."""
 
     def _looks_on_with_reservation(self) -> bool:
         """Return whether a pod with a reservation may also start elsewhere."""
@@ -147,7 +147,7 @@ class SharingPlugin(Plugin, ABC, Generic[Leaf, RoomT, KeptT]):
 
     @abstractmethod
     def _standing(self, leaf: Leaf, job: Job) -> str:
-        """Return how a leaf stands, for a job of it that was let in and waits; empty for another."""
+        """Return a text on a leaf's usage and share, for an admitted job that waits; empty for other jobs."""
 
     @abstractmethod
     def _facts(self, leaf: Leaf) -> QueueFacts:
@@ -174,7 +174,7 @@ class SharingPlugin(Plugin, ABC, Generic[Leaf, RoomT, KeptT]):
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
     def facet(self, task: Task) -> Hashable:
-        """Where a task may go by now, while it waits for nodes that it prefers."""
+        """The nodes that a task may use by now, while it waits for preferred ones."""
         return self._locality.facet(task) if self._locality is not None else None
 
     def filter_facet(self, task: Task, nodes: NodeTable, rows: Rows) -> Verdicts | None:
@@ -182,7 +182,7 @@ class SharingPlugin(Plugin, ABC, Generic[Leaf, RoomT, KeptT]):
         return self._locality.verdicts(task, rows) if self._locality is not None else None
 
     def watches_pods(self, task: Task) -> bool:
-        """Whether nodes are reserved for others, those tried just before among them."""
+        """Whether reservations restrict the task's nodes; first reserve for jobs tried just before."""
         for key in list(islice(reversed(self._ssn.notes), 2)):
             self._reserve_for(key)
         return self._reservations.concern(task)
@@ -192,13 +192,13 @@ class SharingPlugin(Plugin, ABC, Generic[Leaf, RoomT, KeptT]):
         return self._reservations.verdicts(task, rows)
 
     def _reserve_for(self, key: str) -> None:
-        """Reserve nodes for what of a job was tried in this cycle and fitted nowhere."""
+        """Reserve nodes for the tasks of a job that were tried in this cycle and fitted nowhere."""
         job, notes = self._ssn.world.jobs.get(key), self._ssn.notes[key]
         if key in self._tried or job is None or not notes.errors or not job.pending:
             return
         self._tried.add(key)
         if job.min_available > 1 and not job.is_ready:
-            return  # a gang needs more than one node; the plugin easy keeps room for those
+            return  # one reserved node does not help a gang; the plugin easy reserves for gangs
         has = {one.task.key for one in self._reservations.of(job)}
         for task in job.pending.values():
             failed = task.cls.number in notes.errors and not task.gated and not task.cls.best_effort
@@ -206,7 +206,7 @@ class SharingPlugin(Plugin, ABC, Generic[Leaf, RoomT, KeptT]):
                 return
 
     def _settle_reservations(self) -> None:
-        """Give up what was used, reserve for whom was tried last, and say for whom nodes are reserved."""
+        """Drop used reservations, reserve for tasks that fitted nowhere, and record verdicts about reserved nodes."""
         self._reservations.drop_used()
         for key in list(self._ssn.notes):
             self._reserve_for(key)
@@ -221,22 +221,22 @@ class SharingPlugin(Plugin, ABC, Generic[Leaf, RoomT, KeptT]):
         seconds = max(0.0, self._ssn.now - one.since)
         return f"reserved on {one.node} for {one.task.key} for {seconds:.0f} s; the node {lacks} and takes no others"
 
-    # -- making room ---------------------------------------------------------------------------------------------------
+    # -- preemption ----------------------------------------------------------------------------------------------------
 
     @property
     def _making_room(self) -> RoomT | None:
-        """Preemption, worked out when it is first asked for in a cycle: after what fits was placed."""
+        """Preemption of the cycle, computed at first use, which comes after tasks that fit have been placed."""
         if self._room is None:
             self._room = self._make_room()
         return self._room
 
     def job_starving(self, job: Job) -> bool:
-        """Whether others are to make room for a job."""
+        """Whether other jobs' pods are to be preempted for a job."""
         room = self._making_room
         return room is not None and bool(job.pending) and room.starves(job)
 
     def preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
-        """Whether others are to make room for these tasks."""
+        """Whether other jobs' pods are to be preempted for these tasks."""
         return any(task.job is not None and self.job_starving(task.job) for task in tasks)
 
     def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
@@ -264,7 +264,7 @@ class SharingPlugin(Plugin, ABC, Generic[Leaf, RoomT, KeptT]):
         self._tree.refresh(job)
 
     def close(self, ssn: CycleContext) -> None:
-        """Reserve, say how queues of waiting applications stand, leave their shares for status and metrics."""
+        """Settle reservations, record verdicts on waiting jobs, report queues' shares, and persist state."""
         room = self._making_room
         self._settle_reservations()
         for key in list(ssn.notes):
@@ -285,7 +285,7 @@ class SharingPlugin(Plugin, ABC, Generic[Leaf, RoomT, KeptT]):
         self._remember()
 
     def _remember(self) -> None:
-        """Leave what has to outlive the scheduler in annotations of queues."""
+        """Plan annotations of queues with the state that must survive a restart of the scheduler."""
         kept, world, room = self._kept, self._ssn.world, self._making_room
         kept.is_restarted = False
         if len(kept.first_seen) > 2 * len(world.tasks) + 1000:
@@ -305,7 +305,7 @@ class SharingPlugin(Plugin, ABC, Generic[Leaf, RoomT, KeptT]):
                 self._ssn.plan.queue_annotations[name] = {REMEMBERED: text}
 
     def _vector(self, amounts: Amounts) -> Vector:
-        """Return amounts as the scheduler's columns hold them."""
+        """Return amounts as a vector of the scheduler's columns."""
         vector = self._ssn.world.dims.zeros()
         for at, amount, per in zip(self._units.columns, amounts, self._units.per_column, strict=False):
             vector[at] = amount * per
@@ -318,7 +318,7 @@ class SharingPlugin(Plugin, ABC, Generic[Leaf, RoomT, KeptT]):
 
 
 def both(one: Verdicts | None, other: Verdicts | None) -> Verdicts | None:
-    """Return the verdict of two filters: what the first turns down, for its reasons, and else what the second does."""
+    """Return the verdicts of two filters together; for rows that both reject, the first one's reasons."""
     if one is None or other is None:
         return one or other
     codes = np.where(one.codes > 0, one.codes, np.where(other.codes > 0, other.codes + len(one.reasons), 0))

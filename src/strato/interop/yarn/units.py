@@ -1,4 +1,4 @@
-"""Carries amounts between YARN's types and the columns of the scheduler.
+"""Convert amounts between YARN's types and the columns of the scheduler.
 
 Memory counts in MiB on both sides. A vcore is one core; inside the plugin cores and other types count in thousandths,
 as pods request them, so that half a core is not rounded away.
@@ -22,7 +22,7 @@ def resource_pairs(value: Any) -> dict[str, str]:
     """Read an argument that names resources of Kubernetes: ``gpu=nvidia.com/gpu, fpga=example.com/fpga``.
 
     Raises:
-        ValueError: It says something else.
+        ValueError: The argument has another form.
     """
     if not isinstance(value, str):
         raise ValueError("expected text like 'gpu=nvidia.com/gpu', several with commas between")
@@ -37,22 +37,22 @@ def resource_pairs(value: Any) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """How types and columns belong together."""
+    """Conversion factors between YARN's types and the scheduler's columns."""
 
     types: ResourceTypes
     columns: tuple[int, ...]
-    """By type the scheduler's column."""
+    """The scheduler's column of each type."""
     per_unit: tuple[int, ...]
-    """By type how many the plugin counts for one of YARN's."""
+    """The plugin's units in one of YARN's, for each type."""
     per_column: tuple[int, ...]
-    """By type how many of the column make one of the plugin's."""
+    """The column's units in one of the plugin's, for each type."""
 
     @classmethod
     def of(cls, dims: Dimensions, others: Mapping[str, str]) -> Units:
         """Return the units of a world.
 
         Args:
-            dims: Its columns.
+            dims: The world's columns.
             others: Kubernetes' names of further types, by YARN's.
         """
         types = ResourceTypes.with_others(others)
@@ -65,11 +65,11 @@ class Units:
         )
 
     def asked(self, vector: Sequence[int]) -> Amounts:
-        """Return what a vector of requests amounts to, rounded up."""
+        """Return the amounts of a vector of requests, rounded up."""
         return tuple(-(-int(vector[at]) // per) for at, per in zip(self.columns, self.per_column, strict=True))
 
     def held(self, vector: Sequence[int]) -> Amounts:
-        """Return what a vector of a node's room amounts to, rounded down."""
+        """Return the amounts of a vector of a node's resources, rounded down."""
         return tuple(int(vector[at]) // per for at, per in zip(self.columns, self.per_column, strict=True))
 
     def text(self, amounts: Amounts) -> str:
@@ -81,7 +81,7 @@ class Units:
         return ", ".join(parts)
 
     def wire(self, amounts: Amounts, dims: Dimensions) -> dict[str, str]:
-        """Return amounts as a Kubernetes resource list; what is unlimited is left out."""
+        """Return amounts as a Kubernetes resource list; unlimited numbers are left out."""
         vector = dims.zeros()
         for at, number, per in zip(self.columns, amounts, self.per_column, strict=True):
             if number < MOST:
@@ -89,14 +89,14 @@ class Units:
         return {name: text for name, text in dims.to_wire(vector.tolist()).items() if text != "0"}
 
     def scaled_amounts(self, amounts: Sequence[int]) -> Amounts:
-        """Return amounts of YARN's units in the plugin's; types that are not named are 0."""
+        """Convert amounts from YARN's units to the plugin's; missing types are 0."""
         padded = (*amounts, *((0,) * (len(self.types) - len(amounts))))
         return self._amounts(padded)
 
     # -- allocation files ----------------------------------------------------------------------------------------------
 
     def scaled(self, read: Allocations) -> Allocations:
-        """Return allocations in the plugin's units; vcores that a maximum does not name are unlimited."""
+        """Convert allocations to the plugin's units; vcores that a maximum does not name are unlimited."""
         defaults = replace(read.defaults, queue_max=self._limit(read.defaults.queue_max))
         queues = {name: self._declared(one) for name, one in read.queues.items()}
         return replace(read, queues=queues, defaults=defaults)

@@ -1,8 +1,8 @@
 """How the Capacity Scheduler compares, divides and rounds amounts: by memory alone, or by all types.
 
-YARN's calculators round in ways of their own, and its decisions follow from them to the unit, so they are kept: the
-memory calculator answers with a multiple of memory and one vcore ("some"), and rounds to nearest before it raises to a
-step; the dominant one works on every type and rounds up from 32-bit numbers.
+YARN's calculators round in peculiar ways that change its decisions, so their rounding is reproduced exactly: the memory
+calculator answers with a multiple of memory and one vcore ("some"), and rounds to nearest before it raises to a step;
+the dominant one works on every type and rounds up from 32-bit numbers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from strato.interop.yarn.resources import (
 
 
 def single(number: float) -> float:
-    """Return a number as 32 bits hold it; larger ones are infinite."""
+    """Return a number rounded to a 32-bit float; larger numbers become infinite."""
     return ctypes.c_float(number).value
 
 
@@ -37,14 +37,14 @@ def ceiling_of(part: int, by: int) -> int:
 
 
 def ratio_of(part: float, whole: float) -> float:
-    """Return a 32-bit quotient; by 0 it is infinite, and nothing by nothing is no number."""
+    """Return a 32-bit quotient; n / 0 is infinite, and 0 / 0 is NaN."""
     if whole == 0:
         return math.nan if part == 0 else math.copysign(math.inf, part)
     return single(single(part) / single(whole))
 
 
 class Arithmetic(ABC):
-    """What the scheduler asks of amounts. `cluster` is what shares are of."""
+    """How the scheduler compares and rounds amounts. `cluster` is the total to which shares relate."""
 
     calculator: Calculator
 
@@ -53,7 +53,7 @@ class Arithmetic(ABC):
         return self.calculator.compare(cluster, left, right) < 0
 
     def less_or_equal(self, cluster: Amounts, left: Amounts, right: Amounts) -> bool:
-        """Return whether the left amount is not more."""
+        """Return whether the left amount is less or equal."""
         return self.calculator.compare(cluster, left, right) <= 0
 
     def smaller(self, cluster: Amounts, left: Amounts, right: Amounts) -> Amounts:
@@ -102,12 +102,12 @@ class Arithmetic(ABC):
 
 
 def memory_only(memory_mb: int, types: int) -> Amounts:
-    """Return an amount known by its memory: with any at all there is one vcore, and nothing of other types."""
+    """Return an amount of memory, with one vcore if the memory is above 0, and 0 of other types."""
     return (memory_mb, 1 if memory_mb > 0 else 0, *(0,) * (types - 2))
 
 
 class _MemoryArithmetic(Arithmetic):
-    """The arithmetic of YARN's default calculator; other types are not looked at, and lost by rounding."""
+    """The arithmetic of YARN's DefaultResourceCalculator: it compares memory alone; rounding drops other types."""
 
     calculator: Calculator = MEMORY_ONLY
 
@@ -141,7 +141,7 @@ class _MemoryArithmetic(Arithmetic):
 
 
 class _DominantArithmetic(Arithmetic):
-    """The arithmetic of YARN's dominant calculator: every type counts."""
+    """The arithmetic of YARN's DominantResourceCalculator, which considers every type."""
 
     calculator: Calculator = DOMINANT
 

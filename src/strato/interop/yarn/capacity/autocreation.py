@@ -1,7 +1,7 @@
 """Queues that placement creates: below which parents, with which settings, and how many.
 
-Version 1 (`auto-create-child-queue`): a managed parent creates leaves, each with the capacity of its template as long
-as the parent has that much left, and with none afterwards. Version 2 (`auto-queue-creation-v2`): a parent creates
+Version 1 (`auto-create-child-queue`): a managed parent creates leaves, each with its template's capacity while the
+parent has that much unassigned, and with capacity 0 afterwards. Version 2 (`auto-queue-creation-v2`): a parent creates
 parents and leaves below itself, by weight, from templates that may be given by wildcards.
 """
 
@@ -40,7 +40,7 @@ class QueueCatalogue:
         return cls(settings, read(settings), {})
 
     def find(self, name: str) -> QueueConfiguration | None:
-        """Return a queue by its path, or by its name if only one queue has it."""
+        """Return a queue by its path, or by its name if that is unique."""
         found = self.configuration.by_path.get(name)
         if found is not None or "." in name:
             return found
@@ -48,7 +48,7 @@ class QueueCatalogue:
         return named[0] if len(named) == 1 else None
 
     def named(self, name: str) -> list[QueueConfiguration]:
-        """Return the queues whose last part of the path is this; of a leaf and parents, the leaf."""
+        """Return the queues whose path ends with this name; if a leaf has it, only the leaf."""
         named = [queue for queue in self.configuration.by_path.values() if queue.name == name]
         leaves = [queue for queue in named if not queue.is_parent]
         return leaves if len(leaves) == 1 else named

@@ -1,8 +1,8 @@
-"""What every queue is guaranteed and may have at most, per partition of the cluster.
+"""The guaranteed and the maximum capacity of every queue, per partition of the cluster.
 
 Percentages and weights are shares of the parent, so amounts follow from products of 32-bit fractions, cut to whole
 numbers. Absolute capacities are amounts, scaled down together where the cluster has less; their fractions follow from
-the amounts. In vectors each type of resource goes its own way.
+the amounts. In a capacity vector each resource type may use a unit of its own.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ class QueueCapacity:
     """A queue's capacities on one partition; fractions are 0-1, as 32 bits hold them."""
 
     capacity: float
-    """Of the parent; 0 for queues with a weight."""
+    """Fraction of the parent's capacity; 0 for queues with a weight."""
     absolute: float
-    """Of the cluster."""
+    """Fraction of the cluster."""
     maximum: float
     absolute_maximum: float
     weight: float = NO_WEIGHT
     normalised_weight: float = 0.0
-    """The weight's part of all siblings' weights."""
+    """The weight divided by the sum of all siblings' weights."""
     effective_minimum: Amounts
     effective_maximum: Amounts
 
 
 Capacities = Mapping[str, Mapping[str, QueueCapacity]]
-"""By path of the queue, then by partition."""
+"""Capacities by the queue's path, then by partition."""
 
 
 def compute(configuration: CapacityConfiguration, partitions: Mapping[str, Amounts]) -> Capacities:
@@ -45,7 +45,7 @@ def compute(configuration: CapacityConfiguration, partitions: Mapping[str, Amoun
 
     Args:
         configuration: The queues.
-        partitions: What the cluster has, by label; nodes without a label are the default partition.
+        partitions: Resources of the cluster's nodes, by label; nodes without a label form the default partition.
     """
     found: dict[str, dict[str, QueueCapacity]] = {queue.path: {} for queue in configuration.root.walk()}
     for partition in {DEFAULT_PARTITION: None, **dict.fromkeys(partitions)}:
@@ -124,7 +124,7 @@ class _Levels:
         return found
 
     def _largest(self, child: QueueConfiguration, own: QueueCapacity) -> tuple[float, float, Amounts]:
-        """Return a maximum as fractions of the parent's and the cluster, and in amounts."""
+        """Return a maximum as a fraction of the parent's, as one of the cluster, and as an amount."""
         given = self._maximum(child)
         if given.unit is Unit.ABSOLUTE and given.is_vector:
             most = self._bounded(given, own)
@@ -164,7 +164,7 @@ class _Levels:
 
     @staticmethod
     def _bounded(maximum: Capacity, own: QueueCapacity) -> Amounts:
-        """Return an absolute maximum within the parent's; one of nothing is none."""
+        """Return an absolute maximum bounded by the parent's; a maximum of 0 means that none is set."""
         return own.effective_maximum if is_zero(maximum.amounts) else smallest(maximum.amounts, own.effective_maximum)
 
     def _derived(self, least: Amounts, most: Amounts, own: QueueCapacity) -> QueueCapacity:
@@ -222,7 +222,7 @@ class _Levels:
 
 
 def _shared_out(parts: list[Part], whole: int) -> list[int]:
-    """Share one type out among siblings: absolute amounts first, then percentages of the rest, then weights."""
+    """Distribute one type among siblings: absolute amounts first, then percentages of the rest, then weights."""
     absolute = sum(int(part.value) for part in parts if part.unit is Unit.ABSOLUTE)
     scale = single(whole / absolute) if absolute > whole else 1.0
     found = [int(part.value * scale) if part.unit is Unit.ABSOLUTE else 0 for part in parts]

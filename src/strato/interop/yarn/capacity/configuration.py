@@ -1,4 +1,4 @@
-"""The Capacity Scheduler's configuration, as read and checked: a tree of queues, and what holds for all of them."""
+"""The Capacity Scheduler's configuration, as read and checked: a tree of queues, and the settings common to all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ANY_LABEL = "*"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoCreation:
-    """What may be created below a parent."""
+    """Which queues placement may create below a parent."""
 
     is_managed: bool = False
     """`auto-create-child-queue.enabled` (version 1): one level of leaves, each with the template's capacity."""
@@ -37,13 +37,13 @@ class QueueConfiguration:
     path: str
     children: tuple[QueueConfiguration, ...] = ()
     is_parent: bool = False
-    """Whether it holds queues, or may: a parent without children takes no applications."""
+    """Whether the queue has children, or may get some; a parent takes no applications, even without children."""
     is_dynamic: bool = False
     """Whether it was created by placement (version 2)."""
     is_auto_created: bool = False
     """Whether it was created by placement below a managed parent (version 1)."""
     capacities: Mapping[str, Capacity] = field(default_factory=dict)
-    """By label; the default partition is the empty label."""
+    """Capacities by node label; the empty label is the default partition."""
     maximums: Mapping[str, Capacity] = field(default_factory=dict)
     user_limit_percent: float = 100.0
     user_limit_factor: float = 1.0
@@ -56,7 +56,7 @@ class QueueConfiguration:
     ordering_policy: str = "fifo"
     size_based_weight: bool = False
     exclusive_partitions: frozenset[str] = frozenset()
-    """Partitions with a list of their own, under `fifo-with-partitions`."""
+    """Partitions whose applications are ordered separately, under the policy `fifo-with-partitions`."""
     priority: int = 0
     default_application_priority: int = 0
     is_running: bool = True
@@ -67,12 +67,12 @@ class QueueConfiguration:
     maximum_lifetime_seconds: int = -1
     default_lifetime_seconds: int = -1
     labels: frozenset[str] = frozenset()
-    """Labels of nodes it may use; ``*`` is all."""
+    """Labels of the nodes that the queue may use; ``*`` is all."""
     default_label: str = DEFAULT_PARTITION
     auto_creation: AutoCreation = AutoCreation()
     allows_zero_sum: bool = False
     line: int = 0
-    """Where its capacity stands in the file; 0 when it was in none."""
+    """Line of the queue's capacity in the file; 0 if the file does not have it."""
 
     @property
     def name(self) -> str:
@@ -102,19 +102,19 @@ class CapacityConfiguration:
     root: QueueConfiguration
     types: ResourceTypes = field(default_factory=ResourceTypes)
     is_legacy: bool = True
-    """Whether all queues of a parent count capacities in one way; else types may differ (vectors)."""
+    """`legacy-queue-mode`: whether siblings must all use one unit of capacity; else types may differ (vectors)."""
     is_dominant: bool = False
     minimum_allocation: Amounts = LEAST
     maximum_allocation: Amounts = (8192, 4)
     maximum_applications: int = 10000
     queue_maximum_applications: int | None = None
-    """`global-queue-max-application`: for queues without a number of their own."""
+    """`global-queue-max-application`: the maximum of queues without their own."""
     looks_on_with_reservation: bool = True
-    """`reservations-continue-look-all-nodes`: whether a container that has a node reserved may start elsewhere."""
+    """`reservations-continue-look-all-nodes`: whether a container with a reserved node may start on another one."""
     node_locality_delay: int | None = None
-    """Opportunities that a request lets pass before it takes other nodes of a rack; None where no file says so."""
+    """Scheduling opportunities that a request skips before it takes other nodes of a rack; None if not set."""
     rack_locality_delay: int = -1
-    """How many more before it takes nodes of other racks; -1: it depends on how much is asked for."""
+    """Further opportunities before it takes nodes of other racks; -1: the number depends on the size of the request."""
     preemption_enabled: bool = False
     preemption: PreemptionSettings = field(default_factory=PreemptionSettings)
     by_path: Mapping[str, QueueConfiguration] = field(default_factory=dict)

@@ -1,8 +1,8 @@
-"""What each queue should have, and what is to be taken from it: the arithmetic of inter-queue preemption.
+"""The ideal assignment of each queue, and the amount to preempt from it: the arithmetic of inter-queue preemption.
 
-The partition's capacity is handed down the tree. Queues start with what they use, up to their guarantee; what is left
-is offered to those that want more, furthest below their guarantee first, in parts as large as their guarantees. What a
-queue uses beyond its part is to be taken, scaled down where a round may not take as much.
+The partition's capacity is distributed down the tree. A queue's ideal assignment begins as its usage, up to its
+guarantee; the rest is offered to queues with pending requests, those furthest below their guarantee first, in
+proportion to their guarantees. Usage beyond the ideal assignment is preempted, scaled down to the round's limit.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from strato.interop.yarn.capacity.preemptionmodel import (
 from strato.interop.yarn.resources import Amounts, add, largest, smallest, subtract
 
 _NEVER_FIRST = 2.0**31 - 1
-"""Standing of a queue without a guarantee: behind all that have one."""
+"""Used share for queues without a guarantee, which orders them behind all others."""
 
 
 @dataclass(slots=True)
 class QueueAssignment:
-    """One queue on one partition, while a round is worked out."""
+    """A queue on one partition; mutable state of one round's computation."""
 
     queue: PreemptionQueue
     partition: str
@@ -35,7 +35,7 @@ class QueueAssignment:
     ideal: Amounts
     to_preempt: Amounts
     to_obtain: Amounts
-    """What this round takes: `to_preempt` dampened, less what was selected before."""
+    """Amount that this round takes: `to_preempt` dampened, less what earlier selectors chose."""
     untouchable: Amounts
     preemptable: Amounts
     normalised: list[float] = field(default_factory=list)
@@ -56,16 +56,16 @@ class IdealRules:
     """What differs between the passes that compute ideal assignments."""
 
     counts_reserved: bool = False
-    """Whether demand that holds reservations already counts; what is to be taken is not dampened then."""
+    """Whether pending requests with reserved nodes count; if so, the amount to preempt is not dampened."""
     balances: bool = False
-    """Whether queues that have their guarantee may take from others beyond theirs."""
+    """Whether queues at their guarantee may take from queues above theirs."""
 
 
 class Assignments:
-    """The queues of all partitions, while a round is worked out.
+    """The assignments of all queues on all partitions; mutable state of one round's computation.
 
     Attributes:
-        underserved: By partition, the queues that wanted more, in the order they were served. Kept from pass to pass.
+        underserved: By partition, the paths of queues that wanted more, in serving order; kept across passes.
     """
 
     def __init__(self, state: ClusterState, settings: PreemptionSettings, arithmetic: Arithmetic) -> None:
@@ -89,11 +89,11 @@ class Assignments:
         return [self.by_key[path, partition] for partition in self.roots]
 
     def compute(self, rules: IdealRules, allowed: Amounts) -> None:
-        """Compute ideal assignments, what is to be taken from whom, and what of it this round takes.
+        """Compute ideal assignments, the amounts to preempt from each queue, and the part that this round takes.
 
         Args:
-            rules: Which pass this is.
-            allowed: What may still be taken in this round.
+            rules: The rules of this pass.
+            allowed: The most that this round may still take.
         """
         for root in self.roots.values():
             self._find_extras(root)
@@ -101,7 +101,7 @@ class Assignments:
             self._distribute_down(root, rules, allowed)
         self._dampen(rules)
 
-    # 1. What queues have beyond their guarantee
+    # 1. Usage beyond the guarantee
 
     def _find_extras(self, queue: QueueAssignment) -> None:
         for child in queue.children:
@@ -120,7 +120,7 @@ class Assignments:
         queue.untouchable = self.none if enough else subtract(extra, below)
         queue.preemptable = self.arithmetic.smaller(whole, below, extra)
 
-    # 2. What queues should have
+    # 2. Ideal assignments
 
     def _distribute_down(self, parent: QueueAssignment, rules: IdealRules, allowed: Amounts) -> None:
         if not parent.children:
@@ -149,7 +149,7 @@ class Assignments:
     def _fill(
         self, queues: Sequence[QueueAssignment], left: Amounts, whole: Amounts, rules: IdealRules, *, evenly: bool
     ) -> Amounts:
-        """Hand out what is left until nobody wants more of it; return what nobody wanted."""
+        """Distribute ``left`` until no queue wants more or nothing remains; return the remainder."""
         arithmetic = self.arithmetic
         wanting: list[QueueAssignment] = []
         for queue in queues:
@@ -176,7 +176,7 @@ class Assignments:
         return left
 
     def _normalise(self, queues: Sequence[QueueAssignment], *, evenly: bool) -> None:
-        """Set each queue's part of what is left, per type: its guarantee's among those that still want something."""
+        """Set each queue's fraction of the rest, per type: its guarantee divided by those of all wanting queues."""
         types = range(len(self.none))
         if evenly:
             for queue in queues:
@@ -188,7 +188,7 @@ class Assignments:
             queue.normalised = [single(single(of[at]) / single(totals[at])) if totals[at] else 0.0 for at in types]
 
     def _standing(self, queue: QueueAssignment, whole: Amounts) -> tuple[bool, int, float]:
-        """Return a sort key: below the guarantee first, then by priority, then by the share of the guarantee."""
+        """Return a sort key: queues below their guarantee first, then by priority, then by used share of it."""
         share = _NEVER_FIRST
         if self.arithmetic.less(whole, self.none, queue.numbers.guaranteed):
             share = self.arithmetic.divide(whole, queue.ideal, queue.numbers.guaranteed)
@@ -198,7 +198,7 @@ class Assignments:
         return sorted(queues, key=lambda queue: self._standing(queue, whole))
 
     def _take_most_underserved(self, wanting: list[QueueAssignment], whole: Amounts) -> list[QueueAssignment]:
-        """Take the queues of the first standing out of those that want something."""
+        """Remove from ``wanting``, and return, the queues whose sort key equals the first one's."""
         ordered = self._in_order(wanting, whole)
         first = self._standing(ordered[0], whole)
         turn = [queue for queue in ordered if self._standing(queue, whole) == first]
@@ -211,14 +211,14 @@ class Assignments:
         self.underserved.setdefault(queue.partition, {}).setdefault(queue.path)
 
     def _accept(self, queue: QueueAssignment, offered: Amounts, whole: Amounts, rules: IdealRules) -> Amounts:
-        """Let a queue take what it can use of an offer; return what it took."""
+        """Add to a queue's ideal assignment the part of an offer that it can use; return that part."""
         arithmetic, numbers = self.arithmetic, queue.numbers
         pending = numbers.pending if rules.counts_reserved else numbers.pending_without_reserved
         wanted = subtract(add(numbers.used, pending), queue.ideal)
         room = less_down_to_none(numbers.maximum, queue.ideal)
         accepted = smallest(room, arithmetic.smaller(whole, offered, wanted))
         if queue.is_leaf and not rules.balances:
-            # A queue that has its guarantee takes nothing from others that have theirs.
+            # Without balancing, queues do not grow beyond their guarantee at others' expense.
             own = subtract(arithmetic.larger(whole, numbers.used, numbers.guaranteed), queue.ideal)
             own = arithmetic.larger(whole, own, self.none)
             accepted = arithmetic.smaller(whole, accepted, own)
@@ -226,7 +226,7 @@ class Assignments:
         queue.ideal = add(queue.ideal, accepted)
         return accepted
 
-    # 3. What is to be taken
+    # 3. Amounts to preempt
 
     def _find_surplus(self, queue: QueueAssignment, scale: float, whole: Amounts) -> None:
         arithmetic, numbers = self.arithmetic, queue.numbers

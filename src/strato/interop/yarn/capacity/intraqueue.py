@@ -1,9 +1,10 @@
-"""Preemption within a queue: applications that wait take from others of the same queue.
+"""Intra-queue preemption: waiting applications take containers from others of the same queue.
 
-What the queue has (without its AMs and without what other queues take from it) is assigned anew, most important
-applications first (or users who use least first), each user up to the user limit. What an application has beyond its
-part goes to those that have less, if they come before it: for applications of one user by priority alone, for those of
-two users only from a user above the user limit, where the policy puts user limits first.
+The queue's usage (without its AMs and without the amount that other queues preempt) is assigned anew: applications of
+the highest priority first (or of the users who use least), each user up to the user limit. Usage beyond an
+application's ideal assignment may go to applications that have less and come before it. Between applications of one
+user only priority decides; between two users, if the policy puts user limits first, only a user above the limit loses
+containers.
 """
 
 from __future__ import annotations
@@ -26,21 +27,21 @@ from strato.interop.yarn.resources import Amounts, add, is_zero, subtract
 
 @dataclass(slots=True)
 class UserAssignment:
-    """A user of a queue on a partition, while a round is worked out."""
+    """A user of a queue on a partition; mutable state of one round's computation."""
 
     limit: Amounts
-    """The user limit, less what the user's AMs use."""
+    """The user limit less the usage of the user's AMs."""
     used: Amounts
     am_used: Amounts
     selected: Amounts
     ideal: Amounts
     excess_given: bool = False
-    """Whether what the user has above the limit has been promised to others already."""
+    """Whether the user's usage above the limit has already been assigned to others."""
 
 
 @dataclass(slots=True)
 class ApplicationAssignment:
-    """An application on a partition, while a round is worked out."""
+    """An application on a partition; mutable state of one round's computation."""
 
     application: Application
     used: Amounts
@@ -54,20 +55,20 @@ class ApplicationAssignment:
 
     @property
     def without_am(self) -> Amounts:
-        """What it uses beside its AM."""
+        """The application's usage without its AM."""
         return subtract(self.used, self.am_used)
 
 
 @dataclass(slots=True)
 class QueueReassignment:
-    """What a queue's applications and users should have on one partition; last served first."""
+    """Ideal assignments of a queue's applications and users on one partition; applications in reverse serving order."""
 
     applications: list[ApplicationAssignment]
     users: dict[str, UserAssignment]
 
 
 class IntraQueueSelector:
-    """Takes from applications of queues that wanted more than they could get."""
+    """Selects containers within queues whose demand could not be met from other queues."""
 
     def __init__(self, assignments: Assignments) -> None:
         self._assignments = assignments
@@ -75,14 +76,14 @@ class IntraQueueSelector:
         self._none = assignments.none
         self._taker = Taker(assignments.arithmetic, assignments.state.total, assignments.none)
         self.reassigned: dict[tuple[str, str], QueueReassignment] = {}
-        """By queue and partition; kept for those who explain."""
+        """Assignments by queue and partition, kept for explanations."""
 
     @property
     def _arithmetic(self) -> Arithmetic:
         return self._assignments.arithmetic
 
     def select(self, selection: Selection) -> None:
-        """Choose containers within queues."""
+        """Choose containers to preempt within queues."""
         for partition in self._assignments.roots:
             for queue in self._underserved(partition):
                 self._reassign(queue, selection)
@@ -96,7 +97,7 @@ class IntraQueueSelector:
         queues = [self._assignments.by_key[path, partition] for path in paths]
         return [queue for queue in queues if queue.queue.leaf is not None]
 
-    # 1. What applications should have
+    # 1. Ideal assignments of applications
 
     def _reassign(self, queue: QueueAssignment, selection: Selection) -> None:
         leaf = _leaf(queue)
@@ -135,7 +136,7 @@ class IntraQueueSelector:
     def _in_order(
         self, applications: list[ApplicationAssignment], found: QueueReassignment, leaf: LeafNumbers
     ) -> list[ApplicationAssignment]:
-        """Return applications, first to be served first."""
+        """Return applications in serving order."""
         if not (leaf.orders_fairly and self._settings.intra_queue_order is IntraQueueOrder.USER_LIMIT_FIRST):
             return sorted(applications, key=lambda one: (-one.application.priority, one.application.sequence))
         total, calculator = self._assignments.state.total, self._arithmetic.calculator
@@ -156,7 +157,7 @@ class IntraQueueSelector:
     def _assign(
         self, one: ApplicationAssignment, user: UserAssignment, left: Amounts, selection: Selection, partition: str
     ) -> Amounts:
-        """Give an application what it may have of what is left; return what remains."""
+        """Set an application's ideal assignment from the rest; return the new rest."""
         total, arithmetic = self._assignments.state.total, self._arithmetic
         if arithmetic.less_or_equal(total, left, self._none):
             return left
@@ -175,10 +176,10 @@ class IntraQueueSelector:
             one.wanted_from_others = subtract(one.ideal, kept)
         return less_down_to_none(left, one.ideal)
 
-    # 2. What is to be taken from whom
+    # 2. Amounts to preempt from each application
 
     def _limit(self, queue: QueueAssignment, selection: Selection) -> Amounts:
-        """Return what may be taken within the queue in this round."""
+        """Return the most that may be taken within the queue in this round."""
         total = self._assignments.state.total
         most = scaled(queue.numbers.guaranteed, self._settings.intra_queue_max_allowable_limit)
         more = self._arithmetic.less(total, queue.to_obtain, most)
@@ -201,7 +202,7 @@ class IntraQueueSelector:
             limit = less_down_to_none(limit, one.to_preempt)
 
     def _match(self, found: QueueReassignment) -> None:
-        """Promise what applications have too much to those that have too little and come before them."""
+        """Assign surplus of applications to those that have too little and precede them in serving order."""
         total, arithmetic = self._assignments.state.total, self._arithmetic
         for taker in reversed(found.applications):
             if not arithmetic.less(total, self._none, taker.wanted_from_others):
@@ -224,7 +225,7 @@ class IntraQueueSelector:
             return
         offered = subtract(giver.to_preempt, giver.to_obtain)
         if mine.user != theirs.user and by_user_limit and mine.priority == theirs.priority:
-            # Only down to the user limit, and once.
+            # Take from a user once, and only down to the user limit.
             excess = self._none if user.excess_given else subtract(held, user.limit)
             if arithmetic.less(total, excess, offered):
                 user.excess_given = True
@@ -236,10 +237,10 @@ class IntraQueueSelector:
             giver.to_obtain = add(giver.to_obtain, taker.wanted_from_others)
             taker.wanted_from_others = self._none
 
-    # 3. Which containers go
+    # 3. Containers to preempt
 
     def _deduct_chosen(self, selection: Selection) -> None:
-        """Take what other selectors chose off what is still to be taken, from the queue and from each application."""
+        """Subtract the choices of other selectors from the amounts to take of the queue and each application."""
         for container in list(selection.chosen.values()):
             key = container.queue, container.partition
             queue = self._assignments.by_key.get(key)
@@ -286,7 +287,7 @@ class IntraQueueSelector:
                 used[application.user] = subtract(held, container.amounts)
 
     def _would_fall_to_limit(self, container: Container, user: str, used: Amounts) -> bool:
-        """Return whether a user who is above the limit would no longer be without this container."""
+        """Return whether ending this container would bring a user from above the limit to it or below."""
         found = self.reassigned.get((container.queue, container.partition))
         assigned = found.users.get(user) if found else None
         if assigned is None:

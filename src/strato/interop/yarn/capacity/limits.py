@@ -1,4 +1,4 @@
-"""How many applications a queue takes, and how much of it their AMs may use."""
+"""Limits of a queue on its number of applications and on the resources of their AMs."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ class ApplicationLimits:
     """The limits of one leaf queue."""
 
     maximum_applications: int
-    """Waiting and running together; one more is rejected."""
+    """Most applications, waiting and running together; YARN rejects the next one."""
     maximum_applications_per_user: int
 
 
 def application_limits(
     configuration: CapacityConfiguration, queue: QueueConfiguration, largest_absolute: float
 ) -> ApplicationLimits:
-    """Return how many applications a leaf takes.
+    """Return the limits on a leaf's number of applications.
 
     Args:
         configuration: What holds for all queues.
         queue: The leaf.
-        largest_absolute: Its largest absolute capacity over all partitions.
+        largest_absolute: The leaf's largest absolute capacity over all partitions.
     """
     whole = configuration.maximum_applications
     if queue.maximum_applications is not None:
@@ -54,15 +54,14 @@ def am_limit(
     partition: str = DEFAULT_PARTITION,
     handed_down: Amounts | None = None,
 ) -> Amounts:
-    """Return what AMs of a leaf may use together.
+    """Return the limit on the resources of all AMs of a leaf.
 
     Args:
         queue: The leaf.
         capacity: Its capacities on the partition.
         configuration: What holds for all queues.
         partition: The partition.
-        handed_down: What the queue may use at present, as its ancestors and their use leave it; its effective maximum
-            when nothing is used.
+        handed_down: What the leaf may use at present: its effective maximum, less what its ancestors' other queues use.
     """
     arithmetic, least = configuration.arithmetic, configuration.minimum_allocation
     usable = capacity.effective_minimum
@@ -83,7 +82,7 @@ def user_am_limit(
     active_users: int = 0,
     user_weight: float = 1.0,
 ) -> Amounts:
-    """Return what AMs of one user may use of a leaf.
+    """Return the limit on the resources of one user's AMs in a leaf.
 
     Args:
         queue: The leaf.
@@ -91,7 +90,7 @@ def user_am_limit(
         configuration: What holds for all queues.
         queue_limit: The limit of all users together.
         partition: The partition.
-        active_users: Users who want something at present.
+        active_users: Number of users with pending requests.
         user_weight: The user's weight.
     """
     arithmetic: Arithmetic = configuration.arithmetic
@@ -108,10 +107,10 @@ def user_am_limit(
 
 
 def lifetime_seconds(queue: QueueConfiguration, requested: int) -> int:
-    """Return after how many seconds an application is ended; -1 for never.
+    """Return the seconds after which an application is killed; -1 for never.
 
     Args:
         queue: The leaf.
-        requested: What the application asked for; 0 or less when it asked for nothing.
+        requested: The lifetime that the application asked for; 0 or less if it asked for none.
     """
     return joblifetimes.resolved(requested, queue.default_lifetime_seconds, queue.maximum_lifetime_seconds)

@@ -19,7 +19,7 @@ _APP_NAMES = "yarn.scheduler.queue-placement-rules.app-name"
 
 
 class Subject(StrEnum):
-    """What a rule looks at."""
+    """The property of a submission that a rule matches."""
 
     USER = "user"
     GROUP = "group"
@@ -36,20 +36,20 @@ class Fallback(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappingRule:
-    """One rule: whom it is for, and what it does."""
+    """One rule: the submissions it matches, and its action."""
 
     subject: Subject
     matches: str
-    """A name, or ``*`` for all."""
+    """The name that the subject must have; ``*`` for any."""
     target: str = ""
-    """The queue, with %variables; empty when the rule does something else."""
+    """The queue, with %variables; empty if the rule does not place."""
     sets_default: str = ""
     """The queue that becomes the default one."""
     rejects: bool = False
     creates: bool = True
     fallback: Fallback = Fallback.SKIP
     place: str = ""
-    """Where it stands, for messages."""
+    """Position of the rule, for messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class MappingRules:
 
     rules: tuple[MappingRule, ...]
     overrides: bool
-    """Whether they also place applications that named a queue."""
+    """Whether the rules also place applications that named a queue."""
 
 
 _POLICIES = {

@@ -1,4 +1,4 @@
-"""Reads capacities as people write them.
+"""Parse capacities in the notations of ``capacity-scheduler.xml``.
 
 12.5                            percent of the parent
 2w                              a weight beside the siblings'
@@ -26,11 +26,11 @@ _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?[fFdD]?")
 
 
 class NotationError(UsageError):
-    """A capacity cannot be read; the message says what was expected and is to follow the place."""
+    """A capacity cannot be parsed; the message says what was expected, and callers put the place before it."""
 
 
 class Unit(StrEnum):
-    """How a capacity is counted."""
+    """The unit of a capacity."""
 
     PERCENT = "percent"
     WEIGHT = "weight"
@@ -51,7 +51,7 @@ class Capacity:
     """A capacity as configured."""
 
     parts: tuple[Part, ...]
-    """One per resource type."""
+    """Parts, one per resource type."""
     is_vector: bool
     """Whether it was written in brackets."""
 
@@ -78,10 +78,10 @@ def everything(types: ResourceTypes, unit: Unit, value: float) -> Capacity:
 
 
 def number(text: str) -> float:
-    """Read a number as Java does, as 32 bits hold it.
+    """Parse a number as Java's Float.parseFloat does, into 32 bits.
 
     Raises:
-        NotationError: It is none.
+        NotationError: The text is no number.
     """
     if len(text) > _LONGEST or not _NUMBER.fullmatch(text):
         raise NotationError(f"{text[:80]!r} is no number")

@@ -1,4 +1,4 @@
-"""Which queue and which application is served first, as sort keys: smaller goes first."""
+"""Sort keys for the order in which queues and applications are served; the smallest is served first."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ QueueKey = tuple[bool, bool, bool, int, float, float, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStanding:
-    """How a queue stands among its siblings on a partition."""
+    """The numbers by which a queue is ordered among its siblings on a partition."""
 
     name: str
     priority: int
     capacity: float
-    """Its share of the parent, as configured; 0 for a queue without a guarantee."""
+    """Configured share of the parent; 0 for a queue without a guarantee."""
     absolute_capacity: float
     used_capacity: float
     """Used share of its guarantee."""
     absolute_used: float
     """Used share of the partition."""
     has_access: bool = True
-    """Whether it may use the partition's label."""
+    """Whether the queue may use the partition's label."""
 
 
 def queue_key(policy: str, queue: QueueStanding) -> QueueKey:
     """Return a queue's key under its parent's policy, `utilization` or `priority-utilization`.
 
-    Queues without a guarantee come after those with one; by priority, queues within their guarantee come before those
-    that have it. Of equals the one with the larger guarantee goes first.
+    Queues without a guarantee come after those with one. Under `priority-utilization`, queues below their guarantee
+    come before those that have reached it. Of equal queues the one with the larger guarantee comes first.
     """
     has_none = queue.capacity == 0 and queue.absolute_capacity == 0
     used = queue.absolute_used if has_none else queue.used_capacity
@@ -41,15 +41,15 @@ def queue_key(policy: str, queue: QueueStanding) -> QueueKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplicationStanding:
-    """How an application stands among those of its queue."""
+    """The values by which an application is ordered within its queue."""
 
     name: str
     priority: int
     submitted: str
-    """When it was submitted, as text that sorts by time."""
+    """Time of submission, as text that sorts by time."""
     used_memory_mb: int = 0
     demand_memory_mb: int = 0
-    """What it uses and asks for."""
+    """Memory that it uses and requests."""
     is_recovered: bool = False
 
 
@@ -62,7 +62,7 @@ def application_key(
         policy: `fifo`, `fair` or another one that is first come, first served.
         application: The application.
         size_based: Whether `fair` weighs large applications more.
-        is_pending: Whether applications are compared that are not let in yet: recovered ones first, then by priority.
+        is_pending: Whether the applications are not activated yet: recovered ones come first, then by priority.
     """
     if is_pending:
         recovered = not application.is_recovered

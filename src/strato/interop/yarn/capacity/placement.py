@@ -1,4 +1,4 @@
-"""Which queue an application goes to: mapping rules, asked in order; the first that finds a usable queue decides."""
+"""Choose an application's queue by mapping rules; the first rule that yields a usable queue decides."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _VARIABLE = re.compile(r"%[a-z_]+")
 
 
 class PlacementRejected(UsageError):
-    """An application is rejected by the rules; the message says by which."""
+    """The rules reject an application; the message names the rule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """What is known of an application when it is submitted."""
+    """What the rules see of an application at submission."""
 
     queue: str = DEFAULT_NAME
-    """The queue it named; ``default`` when it named none."""
+    """The queue that the submission names; ``default`` if it names none."""
     user: str
     groups: Sequence[str] = ()
-    """The primary group first."""
+    """The user's groups, the primary one first."""
     name: str = ""
 
 
@@ -36,7 +36,7 @@ class _Unusable(Exception):
 
 
 def place(submission: Submission, rules: MappingRules, catalogue: QueueCatalogue) -> str | None:
-    """Return the path of the queue; None when the rules leave the application where it was submitted.
+    """Return the path of the queue; None if the application stays in the queue that its submission names.
 
     Raises:
         PlacementRejected: A rule rejects it, or not even the default queue can be used.
@@ -111,7 +111,7 @@ def _usable(target: str, rule: MappingRule, catalogue: QueueCatalogue) -> str:
     """Return the path of a target.
 
     Raises:
-        _Unusable: It names no leaf, and none that can be created.
+        _Unusable: The target is no leaf, and cannot be created as one.
     """
     if not target or any(not part for part in target.split(".")):
         raise _Unusable(f"{rule.target!r} names no queue for this application")
@@ -139,7 +139,7 @@ def _usable(target: str, rule: MappingRule, catalogue: QueueCatalogue) -> str:
 
 
 def _full(parent: str, catalogue: QueueCatalogue) -> str:
-    """Return the path of a parent that may be named from any level on."""
+    """Return the full path of a parent that may be given by any last part of its path."""
     first, dot, rest = parent.partition(".")
     if first == "root":
         return parent

@@ -1,8 +1,8 @@
-"""A round of preemption: which containers are to go, when each was first chosen, and which are ended now.
+"""A round of preemption: choose containers, keep since when each is chosen, and kill those chosen long enough.
 
-A round chooses containers by its selectors, in their order. What has been chosen for the first time is *marked* (its
-application is asked to give it up); what is still chosen after the wait is *killed*. Marks that were not renewed for
-twice the wait are forgotten.
+The selectors choose containers, one after another. A container that is chosen for the first time is *marked* (its
+application is asked to release it); one that is still chosen after the wait is *killed*. Marks older than twice the
+wait are dropped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from strato.interop.yarn.capacity.victims import QueueOrderSelector, ReservedSel
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A container that is to go, and how long its application has to give it up."""
+    """A chosen container, and how long its application has to release it."""
 
     container: Container
     wait_ms: int
@@ -28,19 +28,19 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What a round of preemption decided."""
+    """The decisions of one round of preemption."""
 
     choices: tuple[Choice, ...]
     dropped_reservations: tuple[Container, ...]
     assignments: Assignments
     reassigned: Mapping[tuple[str, str], QueueReassignment]
-    """What applications should have, by queue and partition, of the queues that were looked into."""
+    """Ideal assignments of applications by queue and partition, for queues examined by intra-queue preemption."""
     moved: Mapping[str, str] = field(default_factory=dict)
-    """Reservations for which room is made on another node, by key."""
+    """For reservations to be moved: the new node, by the reservation's key."""
 
 
 def decide(state: ClusterState, settings: PreemptionSettings, arithmetic: Arithmetic) -> Round:
-    """Choose the containers that are to go."""
+    """Choose the containers to preempt."""
     assignments = Assignments(state, settings, arithmetic)
     selection = Selection(scaled(state.total, settings.total_preemption_per_round))
     waits: dict[str, int] = {}
@@ -73,14 +73,14 @@ def decide(state: ClusterState, settings: PreemptionSettings, arithmetic: Arithm
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The containers that were chosen and still run, and since when."""
+    """Chosen containers that still run, with the time since when each is chosen."""
 
     since_ms: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What follows from a round: who is told for the first time, who is ended."""
+    """The actions that follow from a round: containers marked for the first time, containers killed."""
 
     marked: tuple[Container, ...]
     killed: tuple[Container, ...]
@@ -88,7 +88,7 @@ class Step:
 
 
 def advance(marks: Marks, found: Round, settings: PreemptionSettings, now_ms: int) -> Step:
-    """Return what follows from a round's choices and the marks of earlier rounds."""
+    """Return the actions that follow from a round's choices and the marks of earlier rounds."""
     if settings.observe_only:
         return Step((), (), marks)
     since = dict(marks.since_ms)

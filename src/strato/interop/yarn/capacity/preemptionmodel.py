@@ -1,6 +1,6 @@
-"""What the preemption policy is told: queues with their numbers per partition, applications, containers and settings.
+"""Input of the preemption policy: queues with their numbers per partition, applications, containers and settings.
 
-All of it is a snapshot; a round of preemption (`preemption.py`) reads it and answers with containers to take.
+All of it is a snapshot, from which a round of preemption (`preemption.py`) chooses containers to take.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class PreemptionSettings:
     total_preemption_per_round: float = 0.1
     """Share of the cluster that one round may take."""
     max_ignored_over_capacity: float = 0.1
-    """How far above its guarantee a queue is left alone, as a share of the guarantee."""
+    """Excess over the guarantee, as a share of it, up to which nothing is taken from a queue."""
     natural_termination_factor: float = 0.2
-    """Share of what is wanted that one round takes: containers end by themselves too."""
+    """Share of the wanted amount that one round takes, as containers also end by themselves."""
     select_based_on_reserved_containers: bool = False
     additional_res_balance_based_on_reserved_containers: bool = False
     balance_after_satisfied: bool = False
@@ -46,7 +46,8 @@ class PreemptionSettings:
     intra_queue_conservative_drf: bool = True
     lazy: bool = False
     """`yarn.scheduler.capacity.lazy-preemption-enabled`: after the wait, containers become killable, and are killed
-    only when somebody is allocated their room."""
+    only when their resources are allocated to another one.
+    """
     priority_reservations: bool = False
     """`…ordering-policy.priority-utilization.underutilized-preemption.enabled`"""
     reserved_container_delay_ms: int = 60_000
@@ -55,35 +56,35 @@ class PreemptionSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueNumbers:
-    """One queue on one partition."""
+    """The numbers of one queue on one partition."""
 
     guaranteed: Amounts
     maximum: Amounts
     used: Amounts
     pending: Amounts
-    """What is asked for, each user's part up to the user limit."""
+    """Pending requests, those of each user counted up to the user limit."""
     pending_without_reserved: Amounts
-    """The same, less what is reserved already."""
+    """Pending requests without those that have reserved a node."""
     reserved: Amounts
     killable: Amounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeafNumbers:
-    """What is told of a leaf queue alone."""
+    """Numbers that only leaf queues have."""
 
     absolute_capacity: float = 0.0
     am_percent: float = 0.0
-    """Share of the guarantee that AMs keep when AMs have to go too."""
+    """Share of the guarantee up to which AMs are spared when AMs have to be preempted too."""
     minimum_allocation: Amounts
     used_capacity: Mapping[str, float] = field(default_factory=dict)
     """Used share of the guarantee, per partition."""
     orders_fairly: bool = False
     intra_queue_disabled: bool = False
     user_limits: Mapping[str, Mapping[str, Amounts]] = field(default_factory=dict)
-    """Limit for all users, by partition and user."""
+    """User limits by partition and user, computed over all users."""
     user_used: Mapping[str, Mapping[str, Amounts]] = field(default_factory=dict)
-    """What users use, by partition and user."""
+    """Usage by partition and user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,12 +98,12 @@ class PreemptionQueue:
     priority: int = 0
     """Its priority beside its siblings; 0 where the parent does not order by priority."""
     disabled: bool = False
-    """Whether nothing may be taken from it."""
+    """Whether preemption from this queue is disabled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    """A container that runs, or a reservation of a node for one."""
+    """A running container, or a node's reservation for one."""
 
     key: str
     sequence: int
@@ -119,7 +120,7 @@ class Container:
     is_reserved: bool = False
     is_killable: bool = False
     ignores_exclusivity: bool = False
-    """Whether it runs on a shared partition that it did not ask for."""
+    """Whether it runs on a shared (non-exclusive) partition that it did not request."""
     created_ms: int = 0
 
 
@@ -133,10 +134,10 @@ class Application:
     queue: str
     user: str
     priority: int = 0
-    """The larger, the more important."""
+    """Priority of the application; the larger number is the more important."""
     containers: tuple[Container, ...] = ()
     pending: Mapping[str, Amounts] = field(default_factory=dict)
-    """What it asks for, by partition."""
+    """Pending requests by partition."""
     used: Mapping[str, Amounts] = field(default_factory=dict)
     am_used: Mapping[str, Amounts] = field(default_factory=dict)
 
@@ -154,13 +155,13 @@ class NodeNumbers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
-    """All that one round looks at."""
+    """The input of one round."""
 
     total: Amounts
-    """What all nodes have."""
+    """Total resources of all nodes."""
     partitions: Mapping[str, Amounts]
     root: PreemptionQueue
     applications: Mapping[str, tuple[Application, ...]]
-    """By leaf queue, in the queue's order: who is served first comes first."""
+    """Applications by leaf queue, in the queue's serving order."""
     nodes: tuple[NodeNumbers, ...] = ()
     now_ms: int = 0

@@ -1,8 +1,7 @@
-"""Room for reservations of more important queues, taken from less important ones even within their guarantee.
+"""Preemption for reservations of higher-priority queues from lower-priority ones, even within their guarantee.
 
-A reservation that a queue of higher priority has held for long, while the queue is below its guarantee, may take
-containers of queues of lower priority on its node. If that does not help there, and moving is allowed, another node is
-looked for.
+A reservation that has been held for long by a queue below its guarantee may take containers of lower-priority queues on
+the reserved node. If these do not suffice and moving is allowed, the reservation may move to another node.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from strato.interop.yarn.resources import Amounts, add, subtract
 
 
 class PriorityReservationSelector:
-    """Takes containers for reservations of queues of higher priority."""
+    """Selects containers for reservations of higher-priority queues."""
 
     def __init__(self, assignments: Assignments) -> None:
         self._assignments = assignments
@@ -25,7 +24,7 @@ class PriorityReservationSelector:
         self._touched: set[str] = set()
         self._promised: dict[tuple[str, str], Amounts] = {}
         self.moved: dict[str, str] = {}
-        """Reservations for which room is made on another node, by key."""
+        """For reservations to be moved: the new node, by the reservation's key."""
 
     def select(self, selection: Selection) -> None:
         """Choose containers for reservations, those of more important queues and older ones first."""
@@ -70,7 +69,7 @@ class PriorityReservationSelector:
         return guarantee_met(queue, promised, self._assignments.arithmetic, self._assignments.state.total)
 
     def _room_on(self, node: NodeNumbers, reservation: Container, selection: Selection) -> list[Container] | None:
-        """Return what has to go from a node for a reservation; None if that cannot make room."""
+        """Return the containers to preempt on a node for a reservation; None if they cannot suffice."""
         if node.name in self._touched:
             return None
         arithmetic, total = self._assignments.arithmetic, self._assignments.state.total
@@ -107,7 +106,7 @@ class PriorityReservationSelector:
 
 
 def _priorities(assignments: Assignments) -> set[tuple[str, str]]:
-    """Return pairs of leaf queues, the first of which has the higher priority where their paths part."""
+    """Return pairs of leaf queues; the first has the higher priority at the level where their paths diverge."""
     leaves: list[tuple[str, tuple[QueueAssignment, ...]]] = []
 
     def collect(queue: QueueAssignment, above: tuple[QueueAssignment, ...]) -> None:

@@ -1,7 +1,7 @@
 """Reads `capacity-scheduler.xml`: every queue with what it inherits, checked as a whole.
 
-All problems are reported at once, each with file, line and key. What depends on several queues (sums, ways of counting)
-is checked in `sums.py`.
+All problems are reported at once, each with file, line and key. `sums.py` checks what depends on several queues (sums
+of capacities, units).
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ class CreatedQueue:
 
     is_parent: bool = False
     is_flexible: bool = False
-    """Whether by version 2 of queue creation."""
+    """Whether version 2 of queue creation (`auto-queue-creation-v2`) created it."""
     values: Mapping[str, str] = field(default_factory=dict)
-    """Its settings, from templates, by name without prefix and path."""
+    """Settings from templates, by name without prefix and path."""
 
 
 def read(settings: Settings, created: Mapping[str, CreatedQueue] | None = None) -> CapacityConfiguration:
     """Read a configuration.
 
     Args:
-        settings: The properties of `capacity-scheduler.xml`, and of `yarn-site.xml` where that counts.
+        settings: The properties of `capacity-scheduler.xml`, with those of `yarn-site.xml` that matter.
         created: Queues that placement created, by path, in the order of creation.
 
     Raises:
@@ -64,7 +64,7 @@ def read(settings: Settings, created: Mapping[str, CreatedQueue] | None = None) 
 
 @dataclass(slots=True)
 class _Inherited:
-    """What queues take from their parent unless they say otherwise."""
+    """Settings that queues inherit from their parent unless they have their own."""
 
     labels: frozenset[str] = frozenset({ANY_LABEL})
     default_label: str = DEFAULT_PARTITION
@@ -162,10 +162,10 @@ class _Reader:
                         found.setdefault(label.strip())
         return tuple(label for label in found if label)
 
-    # 2. What holds for all queues
+    # 2. Settings common to all queues
 
     def configuration(self) -> CapacityConfiguration:
-        """Read everything; problems are collected."""
+        """Read the whole configuration; collect problems."""
         calculator = self._get("resource-calculator")
         known = ("", "DefaultResourceCalculator", "DominantResourceCalculator")
         if calculator.rpartition(".")[2] not in known:

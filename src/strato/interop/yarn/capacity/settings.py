@@ -13,7 +13,7 @@ _UNDERUTILISED = SCHEDULER + "ordering-policy.priority-utilization.underutilized
 
 
 class _Reader:
-    """Reads values, and notes all that cannot be read."""
+    """Reads values, and collects the problems of those that cannot be parsed."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -46,7 +46,7 @@ def preemption_settings(settings: Settings) -> PreemptionSettings:
     """Return the settings of the preemption policy.
 
     Raises:
-        InvalidInput: With all values that cannot be read.
+        InvalidInput: Lists all values that cannot be parsed.
     """
     read = _Reader(settings)
     default = PreemptionSettings()

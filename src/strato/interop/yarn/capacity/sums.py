@@ -1,4 +1,4 @@
-"""What the queues of one parent must agree on: how capacities are counted, and what they sum up to."""
+"""Check that the queues of one parent agree on the unit of capacities, and that these sum up to the whole."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from strato.interop.yarn.capacity.preemptionmodel import DEFAULT_PARTITION
 from strato.interop.yarn.resources import add, fits
 
 _TOLERANCE = 0.001
-"""How far from 1 the capacities of one parent's queues may sum up."""
+"""Allowed difference between 1 and the sum of the capacities of one parent's queues."""
 
 
 def problems(configuration: CapacityConfiguration) -> list[Problem]:
-    """Return what is wrong with the capacities of siblings, in all of the tree."""
+    """Return the problems of siblings' capacities, over the whole tree."""
     found: list[Problem] = []
     for queue in configuration.root.walk():
         if queue.auto_creation.is_managed and any(not child.is_auto_created for child in queue.children):

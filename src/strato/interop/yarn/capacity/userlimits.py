@@ -1,8 +1,8 @@
-"""How much of a queue one user may have.
+"""The user limit: how much of a queue one user may use.
 
-A limit is shared evenly by the users who want something, but never below a percentage of the queue
-(`minimum-user-limit-percent`), and never above a multiple of the queue's capacity (`user-limit-factor`). A queue
-that is over its capacity is shared as it stands, with one more container, so that it can go on growing.
+The active users (those with pending requests) share a queue evenly, but never below a percentage of the queue
+(`minimum-user-limit-percent`), and never above a multiple of the queue's capacity (`user-limit-factor`). For a queue
+above its capacity, its usage plus one container is shared instead, so that it can go on growing.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from strato.interop.yarn.capacity.arithmetic import Arithmetic, scaled
 from strato.interop.yarn.resources import Amounts, add, is_zero
 
 UNLIMITED = -1.0
-"""A user limit factor that bounds users only by the queue's maximum."""
+"""User limit factor with which only the queue's maximum bounds users."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserLimitInputs:
-    """What a queue's user limit on one partition follows from."""
+    """The numbers from which a queue's user limit on one partition is computed."""
 
     partition: Amounts
-    """What the partition has."""
+    """Resources of the partition."""
     minimum_allocation: Amounts
     queue_capacity: Amounts
     """The queue's effective minimum there."""
     queue_maximum: Amounts
     """The queue's effective maximum there."""
     usage_ratio: float
-    """Sum over the queue's users of what each uses of the partition, 0-1."""
+    """Sum of the fractions of the partition that the queue's users use, 0-1."""
     minimum_user_limit_percent: float
     user_limit_factor: float
     ignores_exclusivity: bool = False
-    """Whether a shared partition's idle capacity is being given away: only the partition itself bounds users then."""
+    """Whether idle resources of a shared partition are being allocated: then only the partition itself bounds users."""
 
 
 def user_limit(numbers: UserLimitInputs, arithmetic: Arithmetic, *, used: Amounts | None, weights: float) -> Amounts:
@@ -41,8 +41,8 @@ def user_limit(numbers: UserLimitInputs, arithmetic: Arithmetic, *, used: Amount
     Args:
         numbers: The queue's numbers.
         arithmetic: The cluster's calculator.
-        used: What the active users use, for the limit that scheduling obeys; None for the limit of all users, which
-            preemption obeys.
+        used: Usage of the active users, for the limit that allocation applies; None for the limit over all users, which
+            preemption applies.
         weights: Sum of the weights of the users concerned.
     """
     least = numbers.minimum_allocation
@@ -68,5 +68,5 @@ def _most(numbers: UserLimitInputs, capacity: Amounts) -> Amounts:
 
 
 def limit_of_user(limit: Amounts, weight: float, minimum_allocation: Amounts, arithmetic: Arithmetic) -> Amounts:
-    """Return the limit of a user of some weight, rounded down to whole minimum allocations."""
+    """Return the limit of a user with a weight, rounded down to a multiple of the minimum allocation."""
     return arithmetic.norm_down(limit, weight, minimum_allocation)

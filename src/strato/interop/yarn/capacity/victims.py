@@ -1,6 +1,6 @@
-"""Which containers go: the selectors of inter-queue preemption.
+"""The selectors of inter-queue preemption, which choose containers.
 
-Every selector sees what those before it chose, and takes no more than the round has left to take.
+Every selector knows the choices of those before it, and takes no more than the round may still take.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from strato.interop.yarn.resources import Amounts, add, largest, subtract
 
 @dataclass(slots=True)
 class Selection:
-    """What has been chosen in a round so far, and what may still be taken."""
+    """The choices of a round so far, and the amount that may still be taken."""
 
     allowed: Amounts
     chosen: dict[str, Container] = field(default_factory=dict)
-    """By container key, in the order of choice."""
+    """Chosen containers by key, in the order of choice."""
     dropped_reservations: dict[str, Container] = field(default_factory=dict)
-    """Reservations that are given up at once, whatever becomes of the round."""
+    """Reservations that are dropped at once, without a wait."""
 
     def has(self, container: Container) -> bool:
         """Return whether a container is chosen already."""
@@ -35,7 +35,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Taker:
-    """Takes containers towards what is to be obtained per partition."""
+    """Chooses containers until the wanted amount per partition is reached."""
 
     arithmetic: Arithmetic
     total: Amounts
@@ -44,17 +44,17 @@ class Taker:
     def take(
         self, container: Container, wanted: dict[str, Amounts], selection: Selection, *, conservative: bool
     ) -> bool:
-        """Choose a container if that helps; return whether it was chosen.
+        """Choose a container if that reduces a wanted amount; return whether it was chosen.
 
         Args:
             container: The container.
-            wanted: What is still to be obtained, by partition; a partition that has enough is taken out.
-            selection: What has been chosen, and what may be taken.
-            conservative: Whether to stop as soon as any one type has enough.
+            wanted: Amounts still wanted, by partition; satisfied partitions are removed.
+            selection: The choices so far.
+            conservative: Whether to stop as soon as one resource type is satisfied.
         """
         if selection.has(container) or container.partition not in wanted:
             return False
-        # A type of which nothing is wanted must not count as one that has just been reached.
+        # A type of which nothing was wanted must not count as one that this container has satisfied.
         goal = tuple(number or -1 for number in wanted[container.partition])
         wanted[container.partition] = goal
         arithmetic = self.arithmetic
@@ -78,12 +78,12 @@ class Taker:
 
 
 def by_importance(containers: Iterable[Container]) -> list[Container]:
-    """Return running containers, first to go first: of the least important request, and the newest."""
+    """Return running containers in preemption order: the least important requests first, then the newest."""
     return sorted(containers, key=lambda one: (-one.priority, -one.sequence))
 
 
 def obtainable(assignments: Assignments, queue: PreemptionQueue) -> dict[str, Amounts]:
-    """Return what this round takes from a leaf, by partition."""
+    """Return the amounts that this round takes from a leaf, by partition."""
     return {
         each.partition: each.to_obtain
         for each in assignments.of_leaf(queue.path)
@@ -92,7 +92,7 @@ def obtainable(assignments: Assignments, queue: PreemptionQueue) -> dict[str, Am
 
 
 def deduct_chosen(assignments: Assignments, selection: Selection) -> None:
-    """Take what earlier selectors chose off what is still to be taken from its queues."""
+    """Subtract the choices of earlier selectors from the amounts to take from their queues."""
     for container in selection.chosen.values():
         queue = assignments.by_key.get((container.queue, container.partition))
         if queue is None:
@@ -104,7 +104,7 @@ def deduct_chosen(assignments: Assignments, selection: Selection) -> None:
 
 
 class QueueOrderSelector:
-    """Takes from queues beyond their ideal share, last applications in the queue's order first."""
+    """Selects containers of queues above their ideal assignment; the last applications in serving order lose first."""
 
     def __init__(self, assignments: Assignments, rules: IdealRules) -> None:
         self._assignments = assignments
@@ -113,7 +113,7 @@ class QueueOrderSelector:
         self._conservative = assignments.settings.conservative_drf
 
     def select(self, selection: Selection) -> None:
-        """Choose containers for what the pass wants."""
+        """Choose containers for the amounts that the pass has computed."""
         assignments = self._assignments
         assignments.compute(self._rules, selection.allowed)
         deduct_chosen(assignments, selection)
@@ -135,7 +135,7 @@ class QueueOrderSelector:
     def _take_guests(
         self, applications: tuple[Application, ...], wanted: dict[str, Amounts], selection: Selection
     ) -> None:
-        """Take what runs on shared partitions beyond their exclusivity, newest first."""
+        """Choose containers on shared partitions that did not request the partition, newest first."""
         for partition in list(wanted):
             guests = [
                 one
@@ -172,7 +172,7 @@ class QueueOrderSelector:
     def _take_ams(
         self, leaf: PreemptionQueue, skipped: list[Container], wanted: dict[str, Amounts], selection: Selection
     ) -> None:
-        """Take AMs when nothing else is left, down to what the queue's AMs may keep."""
+        """Choose AMs if no other containers are left, down to the amount that the queue's AMs may keep."""
         assert leaf.leaf is not None, "leaf queues carry a leaf's numbers"
         total = self._assignments.state.total
         kept = scaled(scaled(total, leaf.leaf.absolute_capacity), leaf.leaf.am_percent)
@@ -187,14 +187,14 @@ class QueueOrderSelector:
 
 
 class ReservedSelector:
-    """Takes containers from nodes that are reserved, where that makes room for the reservation."""
+    """Selects containers on reserved nodes if ending them makes room for the reservation."""
 
     def __init__(self, assignments: Assignments) -> None:
         self._assignments = assignments
         self._arithmetic = assignments.arithmetic
 
     def select(self, selection: Selection) -> None:
-        """Choose containers, cheapest nodes first."""
+        """Choose containers, on the nodes with the lowest cost first."""
         assignments = self._assignments
         assignments.compute(IdealRules(counts_reserved=True), selection.allowed)
         quotas = {leaf.path: obtainable(assignments, leaf) for leaf in assignments.leaves}
@@ -225,7 +225,7 @@ class ReservedSelector:
     def _room_for(
         self, reservation: Container, quotas: dict[str, dict[str, Amounts]], selection: Selection
     ) -> list[Container] | None:
-        """Return containers whose end makes room for a reservation; None if there is room, or none can be made."""
+        """Return containers whose end makes room for a reservation; None if it has room, or cannot get it."""
         node = next(one for one in self._assignments.state.nodes if one.name == reservation.node)
         room = add(subtract(node.total, node.used), node.killable)
         if self._arithmetic.fits(reservation.amounts, room):
@@ -261,6 +261,6 @@ def all_containers(assignments: Assignments) -> Iterable[Container]:
 
 
 def guarantee_met(queue: QueueAssignment, extra: Amounts, arithmetic: Arithmetic, total: Amounts) -> bool:
-    """Return whether a queue has its guarantee without its reservations, and with what is taken for it already."""
+    """Return whether a queue reaches its guarantee, without its reservations and with what is already taken for it."""
     has = add(subtract(queue.numbers.used, queue.numbers.reserved), extra)
     return arithmetic.less_or_equal(total, queue.numbers.guaranteed, has)

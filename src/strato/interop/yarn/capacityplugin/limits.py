@@ -1,4 +1,4 @@
-"""What holds an application back: whether its queue takes it, and how many of its pods fit within limits."""
+"""Limits on an application: whether its queue admits it, and how many of its pods fit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ USER_LIMIT = "UserLimit"
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why something has to wait."""
+    """Why an application or a pod has to wait."""
 
     code: str
     text: str
@@ -44,10 +44,11 @@ class Limits:
         self._is_master = is_master
         self.shared = shared
 
-    # -- whether an application is let in ------------------------------------------------------------------------------
+    # -- whether an application is admitted
+    # ------------------------------------------------------------------------------
 
     def refusal(self, application: ApplicationUse) -> Refusal | None:
-        """Return why an application may not be let in; None when it may."""
+        """Return why an application may not be admitted; None if it may."""
         if application.is_active:
             return None
         for check in (self._state, self._access, self._count, self._parallel, self._masters):
@@ -72,12 +73,12 @@ class Limits:
         return None
 
     def numbers(self, leaf: QueueUse) -> ApplicationLimits:
-        """Return how many applications a leaf takes."""
+        """Return the limits on the number of a leaf's applications."""
         largest = max(numbers.absolute for numbers in leaf.capacity.values())
         return application_limits(self._mirror.configuration, leaf.configuration, largest)
 
     def _count(self, application: ApplicationUse) -> Refusal | None:
-        """Compare the number of applications, waiting and running; of those that wait the first ones are let in."""
+        """Refuse an application if those that run or wait before it already reach a limit on applications."""
         leaf, user = application.leaf, application.user
         limits = self.numbers(leaf)
         if len(leaf.applications) <= min(limits.maximum_applications, limits.maximum_applications_per_user):
@@ -148,7 +149,7 @@ class Limits:
             if one.user == application.user:
                 of_user = add(of_user, held)
         if used == mirror.zero:
-            return None  # one is let in whatever it needs
+            return None  # as in YARN, the first AM may start whatever its size
         capacity = leaf.capacity[partition]
         handed_down = self.handed_down(leaf, partition)
         queue_limit = am_limit(
@@ -189,7 +190,7 @@ class Limits:
     # -- how much fits -------------------------------------------------------------------------------------------------
 
     def handed_down(self, leaf: QueueUse, partition: str) -> Amounts:
-        """Return what a leaf may use at present: the ancestors' maxima less what siblings use."""
+        """Return the most that a leaf may use at present: its ancestors' maxima less their other queues' usage."""
         limit = self._mirror.partitions.get(partition, self._mirror.zero)
         lineage = [*leaf.lineage()][::-1]
         for above, queue in itertools.pairwise(lineage):
@@ -200,7 +201,7 @@ class Limits:
         return limit
 
     def may_reserve(self, application: ApplicationUse, task: Task) -> bool:
-        """Return whether a node may be reserved for a pod: with what is reserved already, it is within all limits."""
+        """Return whether a node may be reserved for a pod: with usage and reservations it must be within all limits."""
         mirror, leaf = self._mirror, application.leaf
         partition, need = mirror.partition_for(task, leaf), mirror.size_of(task)
         for queue in leaf.lineage() if partition in leaf.capacity else ():
@@ -216,7 +217,7 @@ class Limits:
         return partition in leaf.capacity and mirror.arithmetic.less_or_equal(whole, held, limit)
 
     def how_many(self, application: ApplicationUse, task: Task, count: int) -> tuple[int, Refusal | None]:
-        """Return how many of some equal pods fit, and why no more do."""
+        """Return how many of ``count`` equal pods fit, and why not more."""
         mirror, leaf = self._mirror, application.leaf
         partition = mirror.partition_for(task, leaf)
         if not leaf.configuration.accesses(partition) or partition not in leaf.capacity:
@@ -244,7 +245,7 @@ class Limits:
         return self._within_user_limit(application, task, partition, count, ignores=spills)
 
     def fitting(self, free: Amounts, need: Amounts, count: int) -> int:
-        """Return how many of equal requests fit into what is free, in the types that count."""
+        """Return how many equal requests fit into a free amount, in the types that the calculator considers."""
         types = len(need) if self._mirror.configuration.is_dominant else 1
         for room, one in zip(free[:types], need[:types], strict=True):
             if one > 0:
@@ -254,7 +255,7 @@ class Limits:
     def _within_user_limit(
         self, application: ApplicationUse, task: Task, partition: str, count: int, *, ignores: bool
     ) -> tuple[int, Refusal | None]:
-        """Return how many pods may start until the user is above the limit: the last one may exceed it."""
+        """Return how many pods may start until the user exceeds the limit; as in YARN, the last one may exceed it."""
         mirror, leaf, user = self._mirror, application.leaf, application.user
         used = add(mirror.used_by(leaf, user, partition), mirror.reserved(leaf, partition, user=user, but=task))
         need = mirror.size_of(task)
@@ -271,7 +272,7 @@ class Limits:
                 f"{self._text(limit)}{self._labelled(partition)}"
             )
             return 0, Refusal(USER_LIMIT, text)
-        # The limit grows with use, but slower, so that it is reached once.
+        # The limit grows with usage, but slower than usage, so that usage reaches it.
         low, high = 1, count
         while low < high:
             middle = (low + high + 1) // 2

@@ -1,8 +1,8 @@
-"""Preemption of the plugin: rounds of the policy, which pods are marked, and when these go.
+"""Preemption of the plugin: run the policy's rounds, mark pods, and offer them as victims after the wait.
 
-A round is worked out at most once per monitoring interval. What it chose is marked, and goes after the wait if it is
-chosen still and somebody whose queue or user is owed room asks for it. What outlives a cycle is in `Remembered`, which
-the world keeps, and which outlives the scheduler (`strato.interop.yarn.remembering`).
+A round is computed at most once per monitoring interval. Pods that it chooses are marked; they are evicted after the
+wait if they are still chosen and a job whose queue or application is below its ideal assignment preempts. State across
+cycles is in `Remembered`, which the world keeps and Queue annotations persist (`strato.interop.yarn.remembering`).
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ _STAYS = (BOUND, RUNNING)
 
 @dataclass(slots=True)
 class Remembered(Kept):
-    """What outlives a cycle."""
+    """State of preemption across cycles."""
 
     marks: Marks = field(default_factory=Marks)
     due: dict[str, str] = field(default_factory=dict)
-    """By the pod's UID whose wait is over, the queue it is in."""
+    """Queue path of each pod whose wait is over, by the pod's UID."""
     queues: dict[str, str] = field(default_factory=dict)
-    """By the UID of a pod that is marked, the queue it is in."""
+    """Queue path of each marked pod, by the pod's UID."""
     last_round_ms: float = float("-inf")
     found: Round | None = None
-    """What the last round decided."""
+    """Result of the last round."""
 
     def recall(self, queue: str, found: QueueMemory) -> None:
-        """Take what a queue's annotation says."""
+        """Restore state from a queue's annotation."""
         Kept.recall(self, queue, found)
         self.marks = Marks({**self.marks.since_ms, **found.marked_since_ms})
         self.due.update(found.due)
@@ -57,12 +57,12 @@ class MakingRoom:
     """One cycle's preemption.
 
     Args:
-        mirror: The tree.
-        memory: What is remembered.
+        mirror: The cycle's tree.
+        memory: State of earlier cycles.
         now: Seconds since the epoch.
         is_master: Returns whether a pod is an application master.
         shared: Partitions whose idle nodes others may use.
-        reservations: Nodes that are reserved; those that a round gives up or moves are given up or moved.
+        reservations: The reserved nodes, of which a round may drop or move some.
     """
 
     def __init__(
@@ -94,10 +94,11 @@ class MakingRoom:
             self._change_reservations(memory.found)
         self.found: Round = memory.found
 
-    # -- answers -------------------------------------------------------------------------------------------------------
+    # -- answers for the plugin
+    # -------------------------------------------------------------------------------------------------------
 
     def starves(self, job: Job) -> bool:
-        """Return whether room is being made that a job may have."""
+        """Return whether a round has chosen containers, and the job's queue or application is entitled to more."""
         application = self._mirror.applications.get(job.key)
         if application is None or not job.pending or not self.found.choices:
             return False
@@ -114,7 +115,7 @@ class MakingRoom:
             self._reservations.move(nodes.get(key, ""), node)
 
     def victims(self, beneficiary: Job, candidates: Sequence[Task], *, within: bool) -> Sequence[Task]:
-        """Return those of some tasks whose time has come, of the job's own queue or of others."""
+        """Return the candidates whose wait is over, of the job's own queue (``within``) or of other queues."""
         application = self._mirror.applications.get(beneficiary.key)
         if application is None:
             return []
@@ -130,7 +131,7 @@ class MakingRoom:
         ]
 
     def announced(self, job: Job) -> Sequence[str]:
-        """Return which pods are marked and when they go, in words; they make room for all that are owed some."""
+        """Return texts on the marked pods and when they go; they make room for every job entitled to more."""
         names = {task.uid: task.key for task in self._mirror.world.tasks.values()}
         found = []
         for choice in self.found.choices:
@@ -142,7 +143,7 @@ class MakingRoom:
         return found
 
     def write(self, queue: Queue, found: QueueMemory) -> None:
-        """Add what is to be remembered of pods of a queue that are marked."""
+        """Add a queue's marked pods to the state to be persisted."""
         leaf = self._mirror.leaf(queue) if queue.view is not None and queue.jobs else None
         if leaf is not None:
             memory = self._memory
@@ -151,7 +152,7 @@ class MakingRoom:
             found.due = {uid: path for uid, path in memory.due.items() if path == leaf.path}
 
     def _is_owed(self, path: str) -> bool:
-        """Return whether a queue should have more than it uses."""
+        """Return whether a queue's ideal assignment exceeds its usage, on any partition."""
         mirror = self._mirror
         for partition, whole in mirror.partitions.items():
             assignment = self.found.assignments.by_key.get((path, partition))
@@ -160,7 +161,7 @@ class MakingRoom:
         return False
 
     def _within(self, application: ApplicationUse) -> bool:
-        """Return whether others of its queue are to make room for an application."""
+        """Return whether intra-queue preemption assigns an application more than it uses."""
         for (path, _), reassigned in self.found.reassigned.items():
             if path == application.leaf.path:
                 for one in reassigned.applications:
@@ -219,7 +220,7 @@ class MakingRoom:
             (task for task in job.tasks.values() if task.status in _STAYS),
             key=lambda task: (task.pod.metadata.creation_timestamp or "", task.key),
         )
-        # A gang keeps its minimum; YARN has no gangs.
+        # Unlike YARN, which has no gangs, never take pods that a gang needs for its minimum.
         spare = len(running) if job.min_available <= 1 else max(0, job.ready - job.min_available)
         for number, task in enumerate(running):
             partition = mirror.partition_of(task.row)
@@ -305,7 +306,7 @@ class MakingRoom:
         )
 
     def _pending(self, leaf: QueueUse, partition: str) -> Amounts:
-        """Return what a leaf asks for, each user's part up to the user limit."""
+        """Return a leaf's pending requests, those of each user up to the user limit."""
         mirror = self._mirror
         by_user: dict[str, Amounts] = {}
         for one in leaf.applications:
@@ -343,5 +344,5 @@ class MakingRoom:
 
 
 def _key_of(held: Held) -> str:
-    """Return a reservation's key among containers, whose keys are UIDs."""
+    """Return a key for a reservation that differs from containers' keys, which are UIDs."""
     return f"reserved {held.node}"

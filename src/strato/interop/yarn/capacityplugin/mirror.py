@@ -1,4 +1,4 @@
-"""The tree of queues and applications beside the world: every job is an application, its usage that of its pods."""
+"""YARN's tree of queues and applications, built from the world: a job is an application that uses what its pods do."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NO_PARTITION = ""
 
 @dataclass(slots=True)
 class QueueUse:
-    """A queue of the tree, and what its applications use."""
+    """A queue of the tree, with the usage of its applications."""
 
     configuration: QueueConfiguration
     capacity: Mapping[str, QueueCapacity]
@@ -37,17 +37,17 @@ class QueueUse:
     children: list[QueueUse] = field(default_factory=list)
     applications: list[ApplicationUse] = field(default_factory=list)
     used_by: dict[tuple[str, str], Amounts] = field(default_factory=dict)
-    """What users use, by user and partition; of a leaf."""
+    """Usage of a leaf by user and partition."""
     active_users: Counter[str] = field(default_factory=Counter)
-    """Of a leaf, by user how many applications were let in and want something."""
+    """For a leaf, the number of admitted applications with pending pods, by user."""
 
     @property
     def path(self) -> str:
-        """Its path."""
+        """The queue's path."""
         return self.configuration.path
 
     def lineage(self) -> Iterator[QueueUse]:
-        """Yield it and its ancestors, from the leaf to the root."""
+        """Yield the queue and its ancestors, up to the root."""
         here: QueueUse | None = self
         while here is not None:
             yield here
@@ -56,25 +56,25 @@ class QueueUse:
 
 @dataclass(slots=True)
 class ApplicationUse:
-    """A job, seen as an application."""
+    """A job as a YARN application."""
 
     job: Job
     leaf: QueueUse
     user: str
     used: dict[str, Amounts] = field(default_factory=dict)
     is_wanting: bool = False
-    """Whether it was let in and asks for more; as counted last."""
+    """Whether the job is admitted and has pending pods, as of the last count."""
     was_let_in: bool = False
-    """Whether this cycle let it in."""
+    """Whether this cycle has admitted the job."""
 
     @property
     def is_active(self) -> bool:
-        """Whether it was let in."""
+        """Whether the job is admitted."""
         return self.was_let_in or not self.job.is_waiting_for_queue or bool(self.job.used.any())
 
 
 class _ReservedRoom(NamedTuple):
-    """What a reservation holds of a queue's limits."""
+    """The amount by which a reservation counts against a queue's limits."""
 
     application: ApplicationUse
     task: Task
@@ -83,14 +83,14 @@ class _ReservedRoom(NamedTuple):
 
 
 class Mirror:
-    """One cycle's tree.
+    """The tree of one cycle.
 
     Args:
-        world: What is known.
-        units: How its columns count.
-        configuration: The queues, in the units' numbers.
+        world: The scheduler's state.
+        units: Converts between the world's columns and YARN's types.
+        configuration: The queues, with amounts in these units.
         label_key: Key of the node label that names partitions; empty when there are none.
-        user_of: Returns whose a job is.
+        user_of: Returns a job's user.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Mirror:
         self.queues: dict[str, QueueUse] = {}
         self._add_queues(configuration.root, None, numbers)
         self.applications: dict[str, ApplicationUse] = {}
-        """By key of the job."""
+        """Applications by the job's key."""
         self._leaves: dict[str, QueueUse | None] = {}
         self._limits: dict[tuple[str, str], Amounts] = {}
         self._sizes: dict[int, Amounts] = {}
@@ -130,14 +130,14 @@ class Mirror:
         return node.metadata.label(self._label_key) if node is not None else NO_PARTITION
 
     def size_of(self, task: Task) -> Amounts:
-        """Return what a pod asks for."""
+        """Return the amount that a pod requests."""
         size = self._sizes.get(task.cls.number)
         if size is None:
             size = self._sizes[task.cls.number] = self.units.asked(task.cls.amounts)
         return size
 
     def partition_for(self, task: Task, leaf: QueueUse) -> str:
-        """Return the partition that a pod asks for: by its node selector, or its queue's default."""
+        """Return the partition that a pod requests: by its node selector, or its queue's default."""
         if not self._label_key:
             return NO_PARTITION
         selector = task.pod.spec.node_selector or {}
@@ -166,7 +166,7 @@ class Mirror:
             self._add_queues(child, queue, numbers)
 
     def leaf(self, queue: Queue) -> QueueUse | None:
-        """Return the leaf of a queue; None for one that is a parent, or in no file."""
+        """Return the leaf of a Queue object; None if the file has it as a parent or not at all."""
         if queue.name not in self._leaves:
             found = self.queues.get(path_of(queue)) or self._named(queue.name)
             self._leaves[queue.name] = found if found is not None and not found.configuration.is_parent else None
@@ -191,14 +191,14 @@ class Mirror:
             found.applications.sort(key=lambda one: (one.job.created, one.job.key))
 
     def let_in(self, job: Job) -> None:
-        """Count a job among those that were let in."""
+        """Count a job as admitted."""
         application = self.applications.get(job.key)
         if application is not None:
             application.was_let_in = True
             self.refresh(job)
 
     def refresh(self, job: Job | None) -> None:
-        """Count a job's pods again."""
+        """Recompute the usage and requests of a job."""
         application = self.applications.get(job.key) if job is not None else None
         if application is not None:
             self._count(application)
@@ -230,7 +230,7 @@ class Mirror:
         return found
 
     def pending_of(self, application: ApplicationUse) -> dict[str, Amounts]:
-        """Return what an application asks for, by partition."""
+        """Return an application's pending requests, by partition."""
         if not self._label_key:
             return {NO_PARTITION: self.units.asked(application.job.pending_request.tolist())}
         found: dict[str, Amounts] = {}
@@ -242,21 +242,22 @@ class Mirror:
     # -- reservations --------------------------------------------------------------------------------------------------
 
     def reserve(self, task: Task, row: int) -> None:
-        """Count what a reservation of a node holds: YARN counts it as used."""
+        """Count a node's reservation as usage, as YARN does."""
         application = self.applications.get(task.job.key) if task.job is not None else None
         if application is not None:
             room = _ReservedRoom(application, task, self.partition_of(row), self.size_of(task))
             self._reserved.append(room)
 
     def reserved(self, queue: QueueUse, partition: str, *, user: str | None = None, but: Task | None = None) -> Amounts:
-        """Return what reservations hold of a queue and those below it.
+        """Return the amount reserved for a queue and the queues below it.
 
         Args:
             queue: The queue.
             partition: The partition.
             user: Only those of this user.
-            but: A task that wants a place: reservations of its equals do not count, since one would become it, and
-                where it looks on with a reservation none of its job's do, since they can be given up.
+            but: A task to be placed. Reservations for tasks of its class and job do not count, since the task may use
+                one of them; if tasks may start elsewhere despite a reservation, none of its job's count, since they can
+                be dropped.
         """
         found, looks_on = self.zero, self.configuration.looks_on_with_reservation
         for one in self._reserved:
@@ -271,7 +272,7 @@ class Mirror:
     # -- users ---------------------------------------------------------------------------------------------------------
 
     def used_by(self, leaf: QueueUse, user: str, partition: str) -> Amounts:
-        """Return what a user uses of a leaf."""
+        """Return a user's usage in a leaf."""
         return leaf.used_by.get((user, partition), self.zero)
 
     @staticmethod
@@ -281,11 +282,11 @@ class Mirror:
 
     @staticmethod
     def active_users(leaf: QueueUse) -> set[str]:
-        """Return the users of a leaf whose applications were let in and want something."""
+        """Return the users of a leaf that have admitted applications with pending pods."""
         return {user for user, count in leaf.active_users.items() if count > 0}
 
     def limit(self, leaf: QueueUse, user: str, partition: str) -> Amounts:
-        """Return a user's limit in a leaf as preemption obeys it: among all users."""
+        """Return a user's limit in a leaf that preemption applies, computed over all users."""
         key = leaf.path, partition
         limit = self._limits.get(key)
         if limit is None:
@@ -296,14 +297,14 @@ class Mirror:
     def active_limit(
         self, leaf: QueueUse, user: str, partition: str, *, more: Amounts, ignores: bool = False
     ) -> Amounts:
-        """Return a user's limit in a leaf as scheduling obeys it: among those who want something.
+        """Return a user's limit in a leaf that allocation applies, computed over the active users.
 
         Args:
             leaf: The leaf.
             user: The user.
             partition: The partition.
-            more: What the user would use besides; the limit grows with use.
-            ignores: Whether a shared partition's idle capacity is being given away.
+            more: Amount to add to the usage, with which the limit grows.
+            ignores: Whether idle resources of a shared partition are being allocated.
         """
         users = self.active_users(leaf) | {user}
         used = more
@@ -375,7 +376,7 @@ class Mirror:
         )
 
     def position_of_job(self, job: Job) -> tuple[object, ...] | None:
-        """Return a job's sort key, those that are let in first; None for one that is no application."""
+        """Return a job's sort key, admitted jobs first; None for a job whose queue is no leaf."""
         application = self.applications.get(job.key)
         if application is None:
             return None

@@ -1,9 +1,9 @@
 """yarncapacity: share among queues and applications as YARN's Capacity Scheduler does (spec yarn, parts B and C).
 
-Queues come level by level in the order of their parents' policies, jobs in that of their queue's; nothing goes over a
-maximum up the tree or over a user limit; applications over a limit wait. With the file's preemption on, pods of queues
-beyond their ideal share are marked, and go after the wait when somebody who is owed room asks for it. What it decides
-with is in `strato.interop.yarn.capacity`.
+Queues are ordered level by level by their parents' policies, jobs by their queue's policy. No allocation exceeds the
+maximum of a queue or of its ancestors, or a user limit; applications over a limit wait. If the file enables preemption,
+pods of queues above their ideal assignment are marked, and evicted after the wait when a job entitled to more preempts.
+The decisions themselves are in `strato.interop.yarn.capacity`.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ class YarnCapacity(SharingPlugin[QueueUse, MakingRoom, Remembered]):
     def _application(self, task: Task) -> ApplicationUse | None:
         return self._mirror.applications.get(task.job.key) if task.job is not None else None
 
-    # -- waiting for nodes ---------------------------------------------------------------------------------------------
+    # -- delay scheduling ----------------------------------------------------------------------------------------------
 
     def _locality_delay(self) -> LocalityDelay | None:
         delay = self._mirror.configuration.node_locality_delay
@@ -249,7 +249,7 @@ class YarnCapacity(SharingPlugin[QueueUse, MakingRoom, Remembered]):
         application = self._mirror.applications.get(job.key)
         if application is None or not self._may_keep(job, task) or not self._limits.may_reserve(application, task):
             return False
-        least = self._vector(self._units.scaled_amounts(LEAST))  # a node with less free has room for no container
+        least = self._vector(self._units.scaled_amounts(LEAST))  # a node with less free fits no container
         held = self._reservations.reserve(task, least=least)
         if held is not None:
             self._mirror.reserve(task, held.row)

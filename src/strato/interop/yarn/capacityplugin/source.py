@@ -1,4 +1,4 @@
-"""Where the configuration comes from: a file that is read again when it changes; a bad one changes nothing."""
+"""The source of the configuration: a file that is read again when it changes; an invalid change is not applied."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def read_file(path: Path, others: Mapping[str, str], properties: Mapping[str, st
     Args:
         path: The file.
         others: Further types of resources, by YARN's name.
-        properties: What other files set; the file's own properties win.
+        properties: Properties of other files; the file's own override them.
 
     Raises:
-        InvalidInput: With all that is wrong with it.
+        InvalidInput: Lists all problems of the file.
     """
     settings = hadoopxml.settings_of(hadoopxml.read_file(path), str(path))
     added = {name: Setting(name, value, 0) for name, value in properties.items()}
@@ -35,12 +35,12 @@ def read_file(path: Path, others: Mapping[str, str], properties: Mapping[str, st
 
 
 def file_source(path: Path, others: Mapping[str, str], properties: Mapping[str, str]) -> FollowedFile[QueueCatalogue]:
-    """Return the queues of a file, followed while it changes; see `read_file` for what else is given."""
+    """Return the queues of a file that is followed for changes; see `read_file` for the other arguments."""
     return FollowedFile(path, lambda file: read_file(file, others, properties))
 
 
 def with_queues(catalogue: QueueCatalogue, paths: Sequence[str]) -> QueueCatalogue:
-    """Return the queues, with those created that Queue objects ask for and parents create."""
+    """Return the catalogue with those Queue objects' paths created that a parent may create."""
     for path in paths:
         if path not in catalogue.configuration.by_path:
             try:

@@ -1,6 +1,6 @@
-"""What an allocation file says, as values: the settings of every queue, of users, and what holds where nothing is said.
+"""The content of an allocation file as values: the settings of queues and users, and the defaults.
 
-`allocationfile` reads them; queues that no file declares have settings too, made of the defaults.
+`allocationfile` reads them; queues that the file does not declare get their settings from the defaults.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from strato.interop.yarn.resources import MOST, MOST_INT, Amounts, ResourceTypes
 
 ROOT = "root"
 NEVER_MS = MOST
-"""A timeout that does not end."""
+"""An infinite timeout."""
 NO_AM_CHECK = -1.0
 """A ``maxAMShare`` that limits nothing."""
 
@@ -25,19 +25,19 @@ NOBODY = " "
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """Something a person should know about a line of a file that YARN itself accepts."""
+    """A warning about a line of a file that YARN itself accepts."""
 
     line: int
     where: str
     """Queue and element: ``root.a: minResources``."""
     text: str
     refuses: bool = False
-    """Whether an importer must not carry it over: what was written is not what would happen."""
+    """Whether an importer must refuse the line, since its effect in YARN is not what the author wrote."""
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """One queue as the file declares it; None where it says nothing."""
+    """One queue as the file declares it; None for settings that the file lacks."""
 
     name: str
     """Full name, from the root: ``root.a.b``."""
@@ -46,7 +46,7 @@ class Declared:
     min_share: Amounts | None = None
     max_share: Limit | None = None
     max_child: Limit | None = None
-    """``maxChildResources``: the maximum of children that are not declared."""
+    """``maxChildResources``: the maximum of children that the file does not declare."""
     max_container: Limit | None = None
     max_apps: int | None = None
     max_am_share: float | None = None
@@ -63,7 +63,7 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """The settings of a queue with every default filled in; what the parent decides is still -1."""
+    """The settings of a queue with every default filled in, except that -1 stands for the parent's value."""
 
     name: str
     min_share: Amounts
@@ -87,7 +87,7 @@ class QueueSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
-    """What holds for queues and users that say nothing themselves."""
+    """Defaults of queues and users."""
 
     user_max_apps: int = MOST_INT
     queue_max_apps: int = MOST_INT
@@ -95,7 +95,7 @@ class Defaults:
     max_am_share: float = 0.5
     policy: Policy = Policy.FAIR
     min_timeout_ms: int = NEVER_MS
-    """Root's; every other queue has its parent's."""
+    """Default of the root; every other queue inherits its parent's."""
     fair_timeout_ms: int = NEVER_MS
     fair_threshold: float = 0.5
 
@@ -106,7 +106,7 @@ class Allocations:
 
     types: ResourceTypes = field(default_factory=ResourceTypes)
     queues: Mapping[str, Declared] = field(default_factory=dict)
-    """By full name, in the order of the file."""
+    """Declared queues by full name, in the order of the file."""
     user_max_apps: Mapping[str, int] = field(default_factory=dict)
     defaults: Defaults = field(default_factory=Defaults)
     placement: tuple[Rule, ...] = ()

@@ -28,7 +28,7 @@ from strato.interop.yarn.resources import MOST, MOST_INT, VCORES, ResourceTypes,
 _WHOLE = re.compile(r"[+-]?\d{1,19}")
 _FLOAT = re.compile(r"[+-]?(\d++(?:\.\d*+)?|\.\d++)([eE][+-]?\d+)?[fFdD]?")
 _BLANKS = "".join(map(chr, range(33)))
-"""What YARN cuts off texts: everything up to the blank, but no other white space."""
+"""Characters that YARN strips from texts, as Java's String.trim does: those up to the blank, no other white space."""
 MOST_QUEUES = 20_000
 
 _ACLS = {
@@ -57,7 +57,7 @@ def read(root: Element, types: ResourceTypes, file: str = "", *, check_rules: bo
 
 
 class _Reader:
-    """Reads one file."""
+    """Reads one file, and collects its problems and remarks."""
 
     def __init__(self, types: ResourceTypes, file: str, check_rules: bool) -> None:
         self.types = types
@@ -203,7 +203,7 @@ class _Reader:
         acls[_ACLS[element.name]] = acl_text(element.text)
 
     def _check_tree(self, defaults: Defaults) -> None:
-        """Note policies that YARN would not accept below one another, and minima above maxima."""
+        """Add problems for policies that YARN does not accept below their parent's, and for minima above maxima."""
         for path, one in self.queues.items():
             policy = one.policy or defaults.policy
             above = self.queues.get(parent_of(path)) if path != ROOT else None
@@ -250,7 +250,7 @@ class _Reader:
     # -- values --------------------------------------------------------------------------------------------------------
 
     def _value(self, element: Element, path: str, reader: Callable[[str, ResourceTypes], Any]) -> Any:
-        """Return what a reader makes of an element's text; None after noting a problem."""
+        """Return the value that ``reader`` parses from an element's text; on failure add a problem and return None."""
         if element.text is None:
             self._problem(element, path, f"<{element.name}> is empty; give it a value or leave it out")
             return None
@@ -287,7 +287,7 @@ def _int32(text: str, types: ResourceTypes) -> int:
 
 def _seconds_as_ms(text: str, types: ResourceTypes) -> int:
     milliseconds = _whole(text, MOST) * 1000
-    return (milliseconds + MOST + 1) % (2 * (MOST + 1)) - MOST - 1  # wraps as 64 bits do
+    return (milliseconds + MOST + 1) % (2 * (MOST + 1)) - MOST - 1  # overflows as a signed 64-bit integer does
 
 
 def _float(text: str, types: ResourceTypes) -> float:
@@ -332,7 +332,7 @@ _TOP: dict[str, tuple[str, Callable[[str, ResourceTypes], Any]]] = {
     "defaultFairSharePreemptionTimeout": ("fair_timeout_ms", _seconds_as_ms),
     "defaultFairSharePreemptionThreshold": ("fair_threshold", _threshold),
 }
-"""Elements of the top level; of two names of one setting the later here wins."""
+"""Elements of the top level; if a setting has two names, the later one in this table wins."""
 
 _QUEUE: dict[str, tuple[str, Callable[[str, ResourceTypes], Any]]] = {
     "minResources": ("min_share", _min_share),

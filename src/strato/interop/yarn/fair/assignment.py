@@ -1,4 +1,4 @@
-"""Which container a node gets next: down the queues in their order, then an application's asks (spec yarn A6, A7)."""
+"""Assign containers to a node: down the queues in their order, then by an application's requests (spec yarn A6, A7)."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from strato.interop.yarn.fair.tree import FairQueue
 from strato.interop.yarn.resources import Amounts, add, fits, is_zero, sub0
 
 _RESERVED: Amounts = ()
-"""The answer of an application that reserved the node: nothing was assigned, and nobody else is asked."""
+"""Result when an application reserved the node: nothing was assigned, and no other application is tried."""
 
 
 def next_level(level: int | None, waited: float, node_limit: float, rack_limit: float) -> tuple[int, bool]:
     """Return the level of locality an ask may use, and whether it has just been relaxed.
 
     Args:
-        level: Its level so far; None before the first visit.
-        waited: Opportunities it let pass or time it waited since the level was last changed.
-        node_limit: How much it waits for the node; negative: nobody waits.
-        rack_limit: How much more it waits for the rack; negative: nobody waits.
+        level: The ask's present level; None before the first visit.
+        waited: Scheduling opportunities skipped, or time waited, since the level was last changed.
+        node_limit: How long an ask waits for its nodes, in the same unit; negative: not at all.
+        rack_limit: How much longer it waits for its racks; negative: not at all.
     """
     if node_limit < 0 or rack_limit < 0:
         return OFF_SWITCH, False
@@ -49,18 +49,18 @@ class Assigner:
     # -- claims and reservations first ---------------------------------------------------------------------------------
 
     def serve_claims(self, node: ClusterNode) -> None:
-        """Serve applications for which containers of a node were taken, until their claims are used."""
+        """Assign containers to the applications for which preemption freed resources of a node, up to their claims."""
         node.drop_claims()
         for app, claim in list(node.claims.items()):
             pending = claim
             while not app.is_stopped and not is_zero(pending):
                 got = self._assign_app(app, node)
-                if not got:  # nothing fits, or the node is reserved now
+                if not got:  # nothing fits, or the application has reserved the node
                     break
                 pending = sub0(pending, got)
 
     def serve_reservation(self, node: ClusterNode) -> bool:
-        """Serve who has reserved a node, and return whether the reservation still holds it."""
+        """Try to start the container for which a node is reserved; return whether the reservation was valid."""
         if node.reserved is None:
             return False
         app, ask = node.reserved
@@ -74,7 +74,7 @@ class Assigner:
     # -- down the queues -----------------------------------------------------------------------------------------------
 
     def assign(self, queue: FairQueue, node: ClusterNode) -> Amounts | None:
-        """Assign one container below a queue; None when nobody can use the node, empty when it was reserved."""
+        """Assign one container below a queue; return None if no application can use the node, () if one reserved it."""
         if node.reserved is not None or not fits(queue.usage, queue.max_share):
             return None
         key = self._of.key(queue.policy)
@@ -107,7 +107,7 @@ class Assigner:
         return None
 
     def _waits_for_master(self, app: EngineApp) -> bool:
-        """Return whether the queue's share of application masters has no room for this one's."""
+        """Return whether an application must wait because the queue's limit on application masters is used up."""
         if not app.is_managed or app.has_master:
             return False
         first = next((ask for ask in app.asks if ask.count > 0), None)
@@ -117,7 +117,7 @@ class Assigner:
         return limit is not None and not fits(add(app.queue.am_usage, first.size), limit)
 
     def _is_possible(self, app: EngineApp, ask: Ask, node: ClusterNode) -> bool:
-        """Return whether an ask could be met on a node if the node were empty."""
+        """Return whether an ask may use a node, and would fit if the node were empty."""
         on_rack, on_node = ask.counts.get(node.rack, 0) > 0, ask.counts.get(node.name, 0) > 0
         return (
             ask.count > 0
@@ -131,7 +131,7 @@ class Assigner:
         return any(name in self._of.nodes for name in ask.counts)
 
     def _try_ask(self, app: EngineApp, ask: Ask, node: ClusterNode, *, reserved: bool) -> tuple[bool, Amounts | None]:
-        """Try an ask at the best level its delay allows; the first answer is whether it was tried at all."""
+        """Try an ask at the best locality level allowed by its delay; return whether it was tried, and the result."""
         level = self._level(ask)
         on_rack, on_node = ask.counts.get(node.rack, 0) > 0, ask.counts.get(node.name, 0) > 0
         if on_rack and on_node:

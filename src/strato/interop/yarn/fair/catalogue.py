@@ -1,4 +1,4 @@
-"""Which queues there are: those files declare, those that applications made, and what a reload makes of them (A9)."""
+"""Create and remove queues: declared by a file or created for applications; also on reloads of the file (A9)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from strato.interop.yarn.fair.tree import FairQueue, QueueTree
 
 
 class Catalogue:
-    """Adds queues to a tree and takes them out.
+    """Adds queues to a tree and removes them.
 
     Args:
-        tree: The tree; only its root is there.
+        tree: The tree, which has only its root yet.
         allocations: The allocation file.
     """
 
@@ -19,17 +19,17 @@ class Catalogue:
         self.tree = tree
         self.allocations = allocations
         self._postponed: dict[str, bool] = {}
-        """Queues that a file wants as leaf (true) or parent, where one of the other type still has applications."""
+        """Queues to be created as leaf (true) or parent once the queue of the other type is without applications."""
         self.reload(allocations)
 
     # -- applications --------------------------------------------------------------------------------------------------
 
     def leaf(self, name: str, *, steady: bool = True) -> FairQueue | None:
-        """Return a leaf queue by its full name, made when it is not there; None when that is not possible.
+        """Return a leaf queue by its full name, created if it does not exist; None if it cannot be created.
 
         Args:
             name: Its full name.
-            steady: Whether steady shares are wanted; they change with every queue that is made.
+            steady: Whether to recompute steady shares when a queue is created.
         """
         queue = self.tree.queues.get(name)
         if queue is None:
@@ -39,17 +39,17 @@ class Catalogue:
         return queue if queue is not None and queue.is_leaf else None
 
     def is_configured(self, name: str) -> bool:
-        """Return whether there is such a queue and a file declares it."""
+        """Return whether the queue exists and the file declares it."""
         queue = self.tree.queues.get(name)
         return queue is not None and not queue.dynamic
 
     def is_leaf(self, name: str) -> bool:
-        """Return whether there is such a queue and it is a leaf."""
+        """Return whether the queue exists and is a leaf."""
         queue = self.tree.queues.get(name)
         return queue is not None and queue.is_leaf
 
     def _create(self, name: str, *, is_leaf: bool) -> FairQueue | None:
-        """Make a queue and the parents it lacks; None when a leaf is among them or a policy is not allowed."""
+        """Create a queue and missing parents; None if an ancestor is a leaf or a policy is not allowed there."""
         missing = []
         above = name
         while above not in self.tree.queues:
@@ -79,7 +79,7 @@ class Catalogue:
     # -- reloads -------------------------------------------------------------------------------------------------------
 
     def reload(self, allocations: Allocations) -> None:
-        """Take over another file: its queues are made, others become dynamic, settings hold at once."""
+        """Apply a new file: create its queues, mark all others as dynamic, apply settings at once."""
         self.allocations = allocations
         for queue in self.tree.queues.values():
             if queue.name not in allocations.queues and queue.name != ROOT:
@@ -95,7 +95,7 @@ class Catalogue:
             self._limit_undeclared(queue)
 
     def _set_policies(self, queue: FairQueue) -> bool:
-        """Set policies from the bottom up; where one is not allowed, it and what is above stay as they were."""
+        """Set policies from the bottom up; if one is not allowed, that queue and its ancestors keep theirs."""
         policy = self.allocations.settings_of(queue.name).policy
         for child in queue.children:
             allowed = policy.allows_child(self.allocations.settings_of(child.name).policy)
@@ -105,7 +105,7 @@ class Catalogue:
         return True
 
     def _ensure(self, name: str, *, is_leaf: bool) -> None:
-        """Let a queue exist as a leaf or a parent, or note that it has to wait until another one is empty."""
+        """Create a queue as a leaf or a parent, or postpone that until a queue in its way has no applications."""
         if not self._make_way(name, is_leaf=is_leaf):
             self._postponed[name] = is_leaf
             return
@@ -114,7 +114,7 @@ class Catalogue:
             queue.dynamic = False
 
     def _make_way(self, name: str, *, is_leaf: bool) -> bool:
-        """Remove what is in a queue's way if it is empty, and return whether nothing is left in it."""
+        """Remove queues of the wrong type from a queue's path if they are empty; return whether the path is free."""
         queue = self.tree.queues.get(name)
         if queue is not None:
             return queue.is_leaf == is_leaf or self._remove_if_empty(queue)
@@ -133,7 +133,7 @@ class Catalogue:
         return True
 
     def clean(self) -> None:
-        """Remove dynamic queues without applications; make what had to wait for others to become empty."""
+        """Remove dynamic queues without applications; create postponed queues whose path has become free."""
         for queue in sorted(self.tree.queues.values(), key=lambda queue: -queue.name.count(".")):
             if queue.dynamic and queue.is_empty and not queue.children:
                 self.tree.remove_queue(queue)

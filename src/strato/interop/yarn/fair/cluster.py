@@ -1,4 +1,4 @@
-"""Nodes and containers of the engine: what is used and reserved where, and who is waiting for what was taken."""
+"""Nodes, containers and applications of the engine: usage, reservations, and claims on preempted resources."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class Ask:
     priority: int
     size: Amounts
     counts: dict[str, int]
-    """How many by place: a node's name, a rack's, and `ANYWHERE`, which is the number still wanted in all."""
+    """Containers wanted by place: node names, rack names, and `ANYWHERE` with the total still wanted."""
     relaxed: bool = True
-    """Whether other places do when the named ones have no room."""
+    """Whether other places are acceptable when the named ones have no room."""
     chances: int = 0
-    """Opportunities since the level was last changed."""
+    """Scheduling opportunities skipped since the level was last changed."""
     level: int | None = None
     """The level of locality allowed; None before the first visit."""
     since_ms: float | None = None
-    """When the level was last changed, where time decides."""
+    """When the level was last changed, for delays in time; None before the first visit."""
 
     @property
     def count(self) -> int:
@@ -37,11 +37,11 @@ class Ask:
 
     @property
     def places(self) -> int:
-        """How many places are named, `ANYWHERE` among them."""
+        """Number of named places, including `ANYWHERE`."""
         return len(self.counts)
 
     def take(self, node: ClusterNode, level: int) -> None:
-        """Count one container less, at the level it was placed and at those above."""
+        """Reduce the counts by one container, at its level of locality and all wider ones."""
         names = {NODE_LOCAL: (node.name, node.rack, ANYWHERE), RACK_LOCAL: (node.rack, ANYWHERE)}
         for name in names.get(level, (ANYWHERE,)):
             if name in self.counts:
@@ -69,27 +69,27 @@ class ClusterNode:
     used: Amounts
     containers: dict[int, Container] = field(default_factory=dict)
     reserved: tuple[EngineApp, Ask] | None = None
-    """Who holds the whole node until its next container fits."""
+    """Application and ask for which the whole node is reserved until a container fits."""
     marked: set[int] = field(default_factory=set)
     """Containers that are to be killed."""
     claims: dict[EngineApp, Amounts] = field(default_factory=dict)
-    """What was taken for whom and is not used by them yet, oldest first."""
+    """Amounts that preemption frees for each application and that it has not used yet, oldest first."""
 
     @property
     def free(self) -> Amounts:
-        """What is not used."""
+        """Resources that no container uses."""
         return subtract(self.total, self.used)
 
     @property
     def spoken_for(self) -> Amounts:
-        """What is reserved or was taken for somebody."""
+        """Amounts reserved or claimed by applications."""
         amounts = (0,) * len(self.total)
         for claim in self.claims.values():
             amounts = add(amounts, claim)
         return add(amounts, self.reserved[1].size) if self.reserved is not None else amounts
 
     def claim(self, app: EngineApp, containers: Iterable[Container]) -> None:
-        """Keep what some containers will leave for an application."""
+        """Add the resources of containers to be preempted to an application's claim."""
         for container in containers:
             if container.number not in self.marked:
                 self.marked.add(container.number)
@@ -107,13 +107,13 @@ class ClusterNode:
             self.claims[app] = left
 
     def drop_claims(self) -> None:
-        """Forget claims of applications that have ended or want nothing more."""
+        """Drop claims of applications that have ended or have no pending requests."""
         for app in [app for app in self.claims if app.is_stopped or is_zero(app.unmet)]:
             del self.claims[app]
 
 
 class EngineApp(FairApp):
-    """An application of the engine, with its asks, containers and what preemption remembers of it."""
+    """An application of the engine, with its asks, its containers and its state of preemption."""
 
     def __init__(self, name: str, user: str, queue: FairQueue, start_time: float) -> None:
         super().__init__(name, user, queue, start_time)
@@ -124,7 +124,7 @@ class EngineApp(FairApp):
         self.marked: dict[int, Container] = {}
         self.blacklist: frozenset[str] = frozenset()
         self.is_managed = False
-        """Whether its first container is an application master, for which the queue's share of masters counts."""
+        """Whether its first container is an application master, to which the queue's maxAMShare applies."""
         self.has_master = False
         self.master_size: Amounts = zero
         self.is_stopped = False
@@ -135,24 +135,24 @@ class EngineApp(FairApp):
 
     @property
     def starvation(self) -> Amounts:
-        """What it lacks, by fair share and by the queue's minimum."""
+        """The amount it is starved of, by its fair share and by the queue's minimum."""
         return add(self.fair_starvation, self.min_starvation)
 
     @property
     def leaving(self) -> Amounts:
-        """What its marked containers hold."""
+        """Resources of its marked containers."""
         amounts = (0,) * len(self.usage)
         for container in self.marked.values():
             amounts = add(amounts, container.size)
         return amounts
 
     def count_pending(self) -> None:
-        """Sum up what its asks still want."""
+        """Recompute `pending` from the asks."""
         amounts = (0,) * len(self.usage)
         for ask in self.asks:
             amounts = add(amounts, tuple(number * max(0, ask.count) for number in ask.size))
         self.pending = amounts
 
     def remaining_unmet(self) -> Amounts:
-        """Return its unmet demand, nothing below 0."""
+        """Return its unmet demand, at least 0 per type."""
         return sub0(self.demand, self.usage)

@@ -1,7 +1,7 @@
 """The Fair Scheduler as a whole, over plain numbers: submissions, heartbeats, reloads, moves (spec yarn A6-A9).
 
-It is what the recorded behaviour of YARN is compared with, and what a simulation of a YARN cluster runs on. Parts that
-make decisions lie in the other modules; here they are applied to queues, applications, nodes and containers.
+Tests compare the engine with recorded behaviour of YARN, and simulations of YARN clusters run it. The other modules
+decide; the engine applies their decisions to queues, applications, nodes and containers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from strato.interop.yarn.resources import (
 
 
 class RequestRejected(UsageError):
-    """An application or a request is refused for what it asks."""
+    """A request is refused for its size."""
 
 
 class MoveRefused(StateError):
@@ -66,12 +66,12 @@ class FairScheduler(FairState):
     # -- applications --------------------------------------------------------------------------------------------------
 
     def submit(self, name: str, user: str, queue: str) -> EngineApp | None:
-        """Add an application; None when there can be no such leaf queue.
+        """Add an application; return None if its leaf queue cannot be created.
 
         Args:
             name: Decides ties between applications of one age.
-            user: Whose it is.
-            queue: Where it goes; made when it is not there.
+            user: The application's user.
+            queue: Full name of its leaf queue, which is created if it does not exist.
         """
         leaf = self.catalogue.leaf(full_name(queue))
         if leaf is None:
@@ -91,18 +91,18 @@ class FairScheduler(FairState):
         places: dict[str, int] | None = None,
         relaxed: bool = True,
     ) -> None:
-        """Ask for containers.
+        """Add a request for containers.
 
         Args:
-            app: For whom.
-            size: What one needs, before it is rounded.
-            count: How many.
-            priority: Smaller ones are served first.
-            places: How many are wanted on which nodes and racks.
-            relaxed: Whether other places do.
+            app: The application.
+            size: Amount per container, before it is normalised.
+            count: Number of containers.
+            priority: Requests with smaller numbers are served first.
+            places: Containers wanted by name of node or rack.
+            relaxed: Whether other places are acceptable.
 
         Raises:
-            RequestRejected: The queue's maximum has nothing of a type that is needed.
+            RequestRejected: The queue's maximum of a requested type is 0.
         """
         most = app.queue.max_share
         lacking = [name for name, need, of in zip(self.types.names, size, most, strict=True) if need > 0 and of == 0]
@@ -114,7 +114,7 @@ class FairScheduler(FairState):
         app.count_pending()
 
     def normalized(self, size: Amounts, queue: FairQueue) -> Amounts:
-        """Return a request raised to the minimum and to whole increments, and cut to the largest container."""
+        """Return a request raised to the minimum and to whole increments, at most the largest container."""
         most = self.options.maximum
         for above in queue.lineage():
             most = smallest(most, above.settings.max_container)
@@ -137,7 +137,7 @@ class FairScheduler(FairState):
         """Move an application to another leaf queue.
 
         Raises:
-            MoveRefused: There is no such leaf, or its limits do not hold the application.
+            MoveRefused: There is no such leaf, or the application exceeds its limits.
         """
         if app.is_stopped:
             raise MoveRefused(f"application {app.name} has ended")
@@ -199,7 +199,7 @@ class FairScheduler(FairState):
         self._start_from(lists, len(lists))
 
     def _start_from(self, lists: list[Any], most: int) -> None:
-        """Start waiting applications, the earliest first, at most so many."""
+        """Let at most ``most`` waiting applications run, the earliest first."""
         started = 0
         before = None
         for app in runnable.by_start_time(lists):
@@ -217,7 +217,7 @@ class FairScheduler(FairState):
     # -- configuration -------------------------------------------------------------------------------------------------
 
     def reload(self, allocations: Allocations) -> None:
-        """Take over another allocation file; what it changes holds at once, nothing is killed for it."""
+        """Apply a new allocation file at once; no container is killed because of it."""
         self.allocations = allocations
         self.catalogue.reload(allocations)
         self.tree.update_steady_shares()
@@ -226,13 +226,13 @@ class FairScheduler(FairState):
         self._start_from(lists, len(self.apps))
 
     def check_queues(self) -> None:
-        """Remove dynamic queues without applications, and change leaves to parents that had to wait."""
+        """Remove dynamic queues without applications, and carry out postponed changes of leaves into parents."""
         self.catalogue.clean()
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
     def update(self) -> None:
-        """Compute demand, shares and starvation, and mark containers for who is starved."""
+        """Compute demand, shares and starvation, and mark containers for starved applications."""
         for app in self.apps.values():
             app.count_pending()
         self.tree.update_demand(by_size=self.options.size_based_weight)
@@ -240,7 +240,7 @@ class FairScheduler(FairState):
         self.preemptor.update()
 
     def heartbeat(self, node: ClusterNode) -> int:
-        """Let a node report, and return how many containers it got."""
+        """Process a node's heartbeat; return the number of containers assigned to it."""
         before = len(node.containers)
         self.assigner.serve_claims(node)
         if not self.assigner.serve_reservation(node):

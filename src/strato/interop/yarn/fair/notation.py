@@ -1,4 +1,4 @@
-"""Reads amounts of resources as people write them in allocation files: absolute or in percent, old style or new.
+"""Parse amounts of resources in allocation files: absolute or in percent, old style or new.
 
 5120 mb, 2 vcores               old, absolute: both are needed, every other type becomes 0
 50%      50% memory, 25% cpu    old, in percent of the cluster; with names both are needed, other types become 0 %
@@ -24,7 +24,7 @@ _WHOLE = re.compile(r"[+-]?\d+")
 
 
 class NotationError(UsageError):
-    """An amount cannot be read; the message says what was expected and is to follow the place."""
+    """An amount cannot be parsed; the message says what was expected, and callers put the place before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +33,13 @@ class Limit:
 
     amounts: Amounts = ()
     fractions: tuple[float, ...] = ()
-    """Set when it is in percent; then there are no amounts."""
+    """Fractions of the cluster, for a limit in percent; amounts are empty then."""
     unnamed: tuple[str, ...] = ()
-    """Types that were not named although others were; what they stand for depends on the notation."""
+    """Types without a value in a text that names types; their default depends on the notation."""
 
     @property
     def is_percent(self) -> bool:
-        """Whether it depends on the cluster."""
+        """Whether the limit is in percent of the cluster."""
         return bool(self.fractions)
 
     def on(self, cluster: Amounts) -> Amounts:
@@ -50,7 +50,7 @@ class Limit:
 
 
 def unlimited(types: ResourceTypes) -> Limit:
-    """Return the limit that is none."""
+    """Return a limit that limits nothing."""
     return Limit(types.filled(MOST))
 
 
@@ -60,11 +60,11 @@ def parse(text: str, types: ResourceTypes, missing: int = MOST) -> Limit:
     Args:
         text: As written.
         types: The types there are.
-        missing: What types count that an absolute amount of the new style does not name. When it is more than 32
-            bits hold, vcores that are not named become -1, as YARN stores them.
+        missing: Amount of the types that an absolute text of the new style does not name. If it exceeds 32 bits,
+            unnamed vcores become -1, as in YARN.
 
     Raises:
-        NotationError: It is none of the notations.
+        NotationError: The text has none of the notations.
     """
     if len(text) > _LONGEST:
         raise NotationError(f"an amount of {len(text)} characters; expected one like '5120 mb, 2 vcores'")
@@ -78,7 +78,7 @@ def parse(text: str, types: ResourceTypes, missing: int = MOST) -> Limit:
 
 
 def _parts(text: str) -> list[str]:
-    """Split at commas; empty parts at the end are none."""
+    """Split at commas; drop empty parts at the end, as Java does."""
     parts = text.split(",")
     while parts and not parts[-1]:
         parts.pop()

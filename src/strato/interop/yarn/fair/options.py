@@ -36,25 +36,25 @@ class FairOptions:
     """Whether placement rules that are never reached are refused."""
     preemption: bool = False
     utilization_threshold: float = 0.8
-    """Share of the cluster's memory or vcores that must be in use before anybody is starved."""
+    """Fraction of the cluster's memory or vcores that must be in use before applications count as starved."""
     wait_before_kill_ms: int = 15_000
     wait_before_check_ms: int = 10_000
-    """Time until an application for which room was made is looked at again, besides the wait and four heartbeats."""
+    """Part of `check_delay_ms`, beside the wait before the kill and four heartbeats."""
     am_preemption: Mapping[str, bool] = field(default_factory=dict)
-    """By queue whether containers of application masters may be taken; by ``""`` for all others."""
+    """Whether application masters may be preempted, by queue; ``""`` is for all others."""
     size_based_weight: bool = False
     assign_multiple: bool = False
     dynamic_max_assign: bool = True
     max_assign: int = -1
     node_threshold: float = -1.0
-    """Share of the nodes an application lets pass before it takes a place in the rack; negative: at once."""
+    """Scheduling opportunities, as a fraction of the nodes, skipped before a request uses its rack; negative: none."""
     rack_threshold: float = -1.0
     continuous: bool = False
     continuous_sleep_ms: int = 5
     node_delay_ms: int = -1
     rack_delay_ms: int = -1
     reservable_nodes: float = 0.05
-    """Share of the nodes (of a rack) that one application may reserve."""
+    """Fraction of the nodes (of a rack) that one application may reserve."""
     reservation_multiple: float = 2.0
     """A request smaller than so many increments never reserves a node."""
     heartbeat_ms: int = _HEARTBEAT_MS
@@ -66,7 +66,7 @@ class FairOptions:
 
     @property
     def check_delay_ms(self) -> int:
-        """How long an application is not looked at after room was made for it."""
+        """Time after which an application that got victims is checked for starvation again."""
         allocation = 10 * self.continuous_sleep_ms if self.continuous else 4 * _HEARTBEAT_MS
         return self.wait_before_kill_ms + allocation + self.wait_before_check_ms
 
@@ -85,10 +85,10 @@ def options_of(settings: Settings, types: ResourceTypes | None = None) -> FairOp
 
     Args:
         settings: Properties of ``yarn-site.xml`` and its like.
-        types: The types of resources; without, those the settings name.
+        types: The resource types; None takes those that the settings name.
 
     Raises:
-        InvalidInput: Values are none, or a minimum exceeds a maximum; each with its place.
+        InvalidInput: Values cannot be parsed, or a minimum exceeds a maximum; lists all, each with its place.
     """
     read = _Reader(settings)
     known = types or ResourceTypes.with_others(settings.get("yarn.resource-types").split(",")[:MOST_TYPES])
@@ -162,14 +162,14 @@ def _increments(read: _Reader, types: ResourceTypes) -> Amounts:
 
 
 class _Reader:
-    """Reads values of settings; collects what is wrong with them."""
+    """Reads values of settings, and collects their problems."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.problems: list[Problem] = []
 
     def truth(self, name: str, default: bool) -> bool:
-        """Return a switch; what is neither true nor false is the default, as in Hadoop."""
+        """Return a boolean; text that is neither true nor false gives the default, as in Hadoop."""
         text = self.settings.get(name).lower()
         return default if text not in ("true", "false") else text == "true"
 

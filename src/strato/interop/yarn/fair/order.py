@@ -1,7 +1,7 @@
-"""Who is served first: the comparators of the three policies, over queues and applications (spec yarn A5).
+"""The comparators of the three policies, which order queues and applications for serving (spec yarn A5).
 
-Each returns -1, 0 or 1 as the left one comes before, with or after the right one. Names break the last tie, so that
-two different ones of one parent are never equal.
+Each returns -1, 0 or 1 if the left one comes before, equals, or comes after the right one. Names break the last tie, so
+that two different sharers of one parent are never equal.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from strato.interop.yarn.resources import Amounts, float32, is_zero
 
 
 class Sharer(Protocol):
-    """What is compared: a queue or an application."""
+    """A queue or an application, as the comparators read it."""
 
     @property
     def name(self) -> str: ...  # noqa: D102 - attributes of a protocol
@@ -49,7 +49,7 @@ Comparator = Callable[[Sharer, Sharer], int]
 
 
 def comparator(policy: Policy, cluster: Amounts) -> Comparator:
-    """Return the comparator of a policy; the dominant one depends on what the cluster has."""
+    """Return the comparator of a policy; DRF's depends on the cluster's resources."""
     if policy is Policy.FIFO:
         return _by_time_and_name
     if policy is Policy.FAIR:
@@ -64,12 +64,12 @@ def sort_key(policy: Policy, cluster: Amounts) -> Callable[[Sharer], Any]:
 
 
 def _sign(number: float) -> int:
-    """Return the sign; 0 for what is no number, as differences of infinities are."""
+    """Return the sign of a number; 0 for NaN, which differences of infinities are."""
     return (number > 0) - (number < 0)
 
 
 def _over(left: float, right: float) -> float:
-    """Divide as floating-point hardware does, without an error for 0."""
+    """Divide as IEEE 754 does: by 0 the result is infinite or NaN."""
     if right:
         return left / right
     return math.nan if left == 0 else math.copysign(math.inf, left)
@@ -83,7 +83,7 @@ def _by_time_and_name(left: Sharer, right: Sharer) -> int:
 
 
 def compare_fair(left: Sharer, right: Sharer) -> int:
-    """Compare by memory: who wants something, who is below the minimum, usage by weight, time, name."""
+    """Compare by memory: pending demand first, then usage below the minimum, usage by weight, start time, name."""
     return (
         _by_demand(left.demand, right.demand)
         or _by_minimum(left, right)
@@ -141,7 +141,7 @@ def compare_two_types(cluster: Amounts, left: Sharer, right: Sharer) -> int:
 
 
 def _two_shares(cluster: Amounts, one: Sharer) -> tuple[int, list[float]]:
-    """Return the number of the dominant type, and usage of the cluster by weight."""
+    """Return the index of the dominant type, and the used fraction of the cluster divided by the weight."""
     shares = [_over(used, of) for used, of in zip(one.usage, cluster, strict=True)]
     return int(shares[1] > shares[0]), [_over(share, one.weight) for share in shares]
 
@@ -167,7 +167,7 @@ def _largest_first(left: tuple[float, float, float], right: tuple[float, float, 
 
 
 def _ratios(cluster: Amounts, one: Sharer) -> list[tuple[float, float, float]]:
-    """Return per type usage of the cluster, that by weight, and usage of the minimum."""
+    """Return, per type, the used fraction of the cluster, the same divided by the weight, and that of the minimum."""
     out = []
     for used, of, least in zip(one.usage, cluster, one.min_share, strict=True):
         share = float32(_over(float32(used), float32(of)))

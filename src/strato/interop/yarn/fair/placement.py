@@ -1,6 +1,6 @@
 """Placement: rules that say which queue an application of a user goes to.
 
-Rules are tried in order. Each gives a queue, nothing (the next one is asked) or refuses the application.
+Rules are tried in order. A rule gives a queue, gives none (then the next rule is tried), or refuses the application.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from strato.interop.yarn.hadoopxml import Element
 
 DEFAULT = "root.default"
 _MOST_NESTED = 8
-"""Rules in rules; more than two say nothing anybody means."""
+"""Largest depth of nested rules; sensible files nest two."""
 
 
 class PlacementRefused(StateError):
@@ -28,16 +28,16 @@ class Rule:
     kind: str
     """One of `KINDS`; ``nestedUserQueue`` is ``user`` with a parent."""
     create: bool = True
-    """Whether it may name queues that are not configured."""
+    """Whether the rule may yield queues that are not configured."""
     queue: str = ""
-    """Of ``default`` rules: the queue's full name."""
+    """The queue's full name, for ``default`` rules."""
     parent: Rule | None = None
     """The rule that gives the queue below which this one places."""
     line: int = 0
 
     @property
     def is_terminal(self) -> bool:
-        """Whether no application gets past it."""
+        """Whether the rule places or refuses every application, so that later rules are never tried."""
         if self.kind == "reject":
             return True
         own = self.kind in _CAN_END and self.create
@@ -51,7 +51,7 @@ _IN_NOTHING = ("reject", "nestedUserQueue")
 
 
 class KnownQueues(Protocol):
-    """What placement asks about queues, by full name."""
+    """The queries on queues, by full name, that placement needs."""
 
     def is_configured(self, name: str) -> bool:
         """Return whether there is such a queue and a file declares it."""
@@ -63,21 +63,21 @@ class KnownQueues(Protocol):
 
 
 Groups = Callable[[str], Sequence[str]]
-"""Returns the groups of a user, the primary one first; none when they are not known."""
+"""Returns the groups of a user, the primary one first; empty if they are unknown."""
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
 def rules_from(element: Element, *, check_ends: bool = True) -> tuple[Rule, ...]:
-    """Read a ``<queuePlacementPolicy>``; without any ``<rule>`` there is nothing, and what was before stays.
+    """Read a ``<queuePlacementPolicy>``; return an empty list without any ``<rule>``: the former rules stay.
 
     Args:
         element: The element.
-        check_ends: Whether rules that are never reached, or none that ends, are refused.
+        check_ends: Whether to refuse unreachable rules, and a list whose last rule is not terminal.
 
     Raises:
-        InvalidInput: Rules are unknown, incomplete or in an order that makes no sense; each with its line.
+        InvalidInput: Rules are unknown, incomplete or badly ordered; lists all, each with its line.
     """
     problems: list[Problem] = []
     rules = [rule for one in element.all_named("rule") if (rule := _rule(one, problems, 0)) is not None]
@@ -89,7 +89,7 @@ def rules_from(element: Element, *, check_ends: bool = True) -> tuple[Rule, ...]
 
 
 def unreachable(rules: Sequence[Rule]) -> list[str]:
-    """Return what is wrong with the order of rules: nothing, or that some are never or always gone past."""
+    """Return the problem with the order of rules, if any: some are unreachable, or the last is not terminal."""
     ending = next((at for at, rule in enumerate(rules) if rule.is_terminal), None)
     if ending is None:
         return [
@@ -112,7 +112,7 @@ def _rule(element: Element, problems: list[Problem], depth: int) -> Rule | None:
         problems.append(Problem(where, f"rules lie in more than {_MOST_NESTED} others"))
         return None
     parent = None
-    for nested in element.all_named("rule"):  # the last one wins
+    for nested in element.all_named("rule"):  # of several nested rules the last one counts
         parent = _rule(nested, problems, depth + 1) or parent
     if kind == "nestedUserQueue" and parent is None:
         problems.append(Problem(where, "rule 'nestedUserQueue' needs a rule in it that gives the parent queue"))
@@ -132,7 +132,7 @@ def _rule(element: Element, problems: list[Problem], depth: int) -> Rule | None:
 
 
 def rules_of_options(*, allow_undeclared: bool, user_as_default: bool) -> tuple[Rule, ...]:
-    """Return the rules that hold where a file has none, by two options of ``yarn-site.xml``."""
+    """Return the default rules of a file without any, by two options of ``yarn-site.xml``."""
     rules = [Rule("specified", allow_undeclared)]
     if user_as_default:
         rules.append(Rule("user", allow_undeclared))
@@ -145,14 +145,14 @@ def rules_of_options(*, allow_undeclared: bool, user_as_default: bool) -> tuple[
 
 
 def place(rules: Sequence[Rule], requested: str, user: str, groups: Groups, queues: KnownQueues) -> str | None:
-    """Return the full name of the queue an application goes to; None when the rules turn it away.
+    """Return the full name of an application's queue; None if no rule gives one, which rejects it.
 
     Args:
-        rules: In order.
-        requested: The queue the application asks for; ``default`` when it asks for none.
-        user: Whose application it is.
-        groups: Groups of users.
-        queues: What there is.
+        rules: The rules in order.
+        requested: The queue that the application names; ``default`` if it names none.
+        user: The application's user.
+        groups: Returns the groups of a user.
+        queues: The existing queues.
 
     Raises:
         PlacementRefused: A rule refuses the application outright.
@@ -198,12 +198,12 @@ def _usable(rule: Rule, name: str, queues: KnownQueues) -> str | None:
 
 
 def clean(name: str) -> str:
-    """Return the name of a user or group as part of a queue's name."""
+    """Return the name of a user or group in a form that may be part of a queue's name."""
     return name.strip().replace(".", "_dot_")
 
 
 def is_valid_name(name: str) -> bool:
-    """Return whether a queue may be asked for by this name."""
+    """Return whether an application may name a queue so."""
     return name == name.strip() and not name.startswith(".") and not name.endswith(".")
 
 

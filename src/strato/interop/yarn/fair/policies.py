@@ -1,4 +1,4 @@
-"""The three policies by which a queue shares among what is in it, by the names people write."""
+"""The three policies by which a queue shares among its children or applications, and their names."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class Policy(enum.Enum):
     FAIR = "fair"
     """By memory alone."""
     DRF = "DRF"
-    """By each one's dominant resource."""
+    """By the dominant resource of each child or application."""
     FIFO = "FIFO"
-    """Who came first gets all; only for leaf queues."""
+    """The first application gets all it wants; only for leaf queues."""
 
     @property
     def calculator(self) -> Calculator:
-        """What compares amounts under this policy."""
+        """The calculator that compares amounts under this policy."""
         return DOMINANT if self is Policy.DRF else MEMORY_ONLY
 
     def allows_child(self, child: Policy) -> bool:
@@ -43,10 +43,10 @@ _BY_NAME = {
 
 
 def policy_of(text: str) -> Policy:
-    """Return the policy of a name or of a class of Hadoop's.
+    """Return the policy by its name or its Hadoop class name.
 
     Raises:
-        UsageError: There is none of that name.
+        UsageError: No policy has that name.
     """
     found = _BY_NAME.get(text.strip().lower())
     if found is None:

@@ -1,4 +1,4 @@
-"""Which containers make room for whom: starved applications, and victims on one node that keep their share (A8)."""
+"""Preemption: find starved applications, and for each victims on one node whose owners keep their fair share (A8)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Found:
 
 
 class _Starved:
-    """An application in the queue of starved ones: who lacks more comes first."""
+    """An application in the queue of starved ones; the one starved of more comes first."""
 
     __slots__ = ("app",)
 
@@ -39,13 +39,14 @@ class Preemptor:
     def __init__(self, scheduler: FairState) -> None:
         self._of = scheduler
         self.due: list[tuple[float, list[Container]]] = []
-        """Containers to kill, and how many milliseconds are left until then."""
+        """Milliseconds left, and the containers to kill then."""
         self.satisfied: dict[str, float] = {}
-        """By leaf queue when it last had its minimum."""
+        """When each leaf queue last had its minimum."""
         self.chosen: list[tuple[EngineApp, list[Container]]] = []
-        """At the last update, for whom which containers were marked."""
+        """Containers marked at the last update, by beneficiary."""
 
-    # -- who is starved ------------------------------------------------------------------------------------------------
+    # -- starved applications
+    # ------------------------------------------------------------------------------------------------
 
     def update(self) -> None:
         """Find starved applications, and mark containers for them, the most starved one first."""
@@ -107,14 +108,14 @@ class Preemptor:
 
     @staticmethod
     def _most_starved_first(apps: Iterable[EngineApp]) -> Iterator[EngineApp]:
-        """Yield applications as a queue by starvation gives them out; the order of amounts is a partial one."""
+        """Yield applications in the order of YARN's heap; a sort would differ, as amounts are ordered partially."""
         waiting: list[_Starved] = []
         for app in apps:
             heappush(waiting, _Starved(app))
         while waiting:
             yield heappop(waiting).app
 
-    # -- whom they take from -------------------------------------------------------------------------------------------
+    # -- victims -------------------------------------------------------------------------------------------------------
 
     def _victims_for(self, app: EngineApp) -> list[Container]:
         victims: list[Container] = []
@@ -132,7 +133,7 @@ class Preemptor:
         return victims
 
     def _starved_asks(self, app: EngineApp) -> list[tuple[Ask, str, int]]:
-        """Return asks with a place and a count each, as far as the starvation goes; no container counts twice."""
+        """Return asks with a place and a count, up to the application's starvation; no container is counted twice."""
         left = app.starvation
         out: list[tuple[Ask, str, int]] = []
         for ask in app.asks:
@@ -156,7 +157,7 @@ class Preemptor:
         return [self._of.nodes[place]] if place in self._of.nodes else self._of.nodes_in(place)
 
     def _for_one(self, nodes: list[ClusterNode], size: Amounts) -> Found | None:
-        """Return victims for one container: on the first node that needs no application master, or the fewest."""
+        """Return victims for one container, on the first node needing no application master, else the fewest."""
         best: Found | None = None
         for node in nodes:
             found = self._on(node, size, MOST_INT if best is None else best.masters)
@@ -167,7 +168,7 @@ class Preemptor:
         return best
 
     def _on(self, node: ClusterNode, size: Amounts, most_masters: int) -> Found | None:
-        """Return victims on a node; None when they do not suffice or are too many application masters."""
+        """Return victims on a node; None if they do not suffice or would include too many application masters."""
         found = Found()
         room = sub0(node.free, node.spoken_for)
         considered: dict[EngineApp, Amounts] = {}
@@ -186,7 +187,7 @@ class Preemptor:
         return None
 
     def may_take(self, container: Container, considered: Amounts) -> bool:
-        """Return whether a container may go, when its application loses some others too."""
+        """Return whether a container may be preempted, given the amount that its application loses already."""
         app = container.app
         if not app.queue.preemptable or container.number in app.marked:
             return False
@@ -204,7 +205,7 @@ class Preemptor:
     # -- the kill ------------------------------------------------------------------------------------------------------
 
     def kill_after(self, milliseconds: float) -> int:
-        """Let time pass, kill what is due, and return how many containers that were."""
+        """Advance time, kill the containers that are due, and return their number."""
         waiting, killed = [], 0
         for left, containers in self.due:
             if left > milliseconds:

@@ -1,6 +1,7 @@
 """How many applications run at a time: limits per queue, on every queue above, and per user (spec yarn A6).
 
-Applications over a limit wait: they have demand but no share. When one ends, those that waited longest may start.
+Applications over a limit wait: they have demand but no share. When an application ends, waiting ones may start, the
+earliest submitted first.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Running = Mapping[str, int]
 
 
 def binding_limit(queue: FairQueue, user: str, running: Running, most_of: MaxOfUser) -> str:
-    """Return which limit keeps one more application of a user waiting: a queue's full name, ``user``, or nothing."""
+    """Return the limit that keeps a user's next application waiting: a queue's full name, ``user``, or ""."""
     if running.get(user, 0) >= most_of(user):
         return "user"
     return next((q.name for q in queue.lineage() if q.runnable_count >= q.settings.max_apps), "")
@@ -28,14 +29,14 @@ def binding_limit(queue: FairQueue, user: str, running: Running, most_of: MaxOfU
 def lists_after_removal(
     queue: FairQueue, user: str, running: Running, most_of: MaxOfUser, waiting_of_user: Sequence[FairApp]
 ) -> list[list[FairApp]]:
-    """Return lists of applications that may start now that one has left; as many may start as there are lists.
+    """Return lists of applications that may start after one has left; at most as many as there are lists may start.
 
     Args:
-        queue: The leaf it was in; counts are those without it.
-        user: Whose it was.
+        queue: The leaf that it has left; counts do not include it.
+        user: Its user.
         running: Runnable applications by user, without it.
         most_of: Limits of users.
-        waiting_of_user: The user's waiting applications, by start time; counts as a list even when there are none.
+        waiting_of_user: The user's waiting applications, by start time; a list counts even if it is empty.
     """
     highest = None
     for above in queue.lineage():
@@ -50,7 +51,7 @@ def lists_after_removal(
 
 
 def gather(queue: FairQueue, lists: list[list[FairApp]]) -> None:
-    """Add the waiting applications of every leaf below a queue that may run more."""
+    """Append the waiting applications of each leaf at or below a queue, if limits let the leaf run more."""
     stack = [queue]
     while stack:
         one = stack.pop()
@@ -71,5 +72,5 @@ _S = TypeVar("_S", bound=_Started)
 
 
 def by_start_time(lists: Sequence[Sequence[_S]]) -> Iterable[_S]:
-    """Yield what is in several lists, each in order, the earliest first; of equals the one in the earlier list."""
+    """Merge ordered lists by start time, the earliest first; ties go to the earlier list."""
     return merge(*lists, key=lambda one: one.start_time)

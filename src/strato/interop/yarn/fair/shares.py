@@ -1,4 +1,4 @@
-"""Fair shares: how much of what there is belongs to each queue or application, by weights within minima and maxima.
+"""Fair shares: divide a total among queues or applications by weight, within minima and maxima.
 
 One resource type at a time, a ratio r is sought at which the shares ``max(weight x r, minimum)``, cut to the maximum,
 use up the total: r is doubled until they do, then found by bisection in 25 steps. The answer is the upper bound cut to
@@ -14,33 +14,33 @@ from strato.interop.yarn.resources import MOST, float32, saturated, truncated
 
 STEPS = 25
 _MOST_DOUBLINGS = 1100
-"""Doublings after which a 64-bit float is infinite; a total that is still not used up cannot be."""
+"""Doublings after which a 64-bit float is infinite; a total not used up by then cannot be used up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one sharer brings along, of one resource type."""
+    """Weight, minimum and maximum of one sharer, for one resource type."""
 
     weight: float = 1.0
     least: int = 0
     most: int = MOST
     active: bool = True
-    """Whether it takes part; a queue without runnable applications does not."""
+    """Whether the sharer gets a share; a queue without runnable applications does not."""
 
     @property
     def fixed(self) -> int | None:
-        """The share it has whatever the total is; None when it depends on the others."""
+        """The share if it does not depend on the total and the other sharers; None if it does."""
         if self.most <= 0 or not self.active:
             return 0
         return max(0, self.least) if self.weight <= 0 else None
 
     def at(self, ratio: float) -> int:
-        """Return its share at a weight-to-resource ratio."""
+        """Return the share at a weight-to-resource ratio."""
         return truncated(min(max(float32(self.weight) * ratio, float(self.least)), float(self.most)))
 
 
 def fair_shares(total: int, claims: Sequence[Claim]) -> list[int]:
-    """Return each one's share of a total, of one resource type.
+    """Return each sharer's share of a total of one resource type.
 
     Complexity O(n x (25 + log2 of the ratio)). Exact but for the 25 steps; sums saturate at 64 bits.
     """

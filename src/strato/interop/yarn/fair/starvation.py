@@ -1,4 +1,4 @@
-"""Who is starved: below the fair share, or the queue below its minimum, for longer than the timeouts (spec yarn A8)."""
+"""Starvation: usage is below the fair share, or a queue's minimum, for longer than the timeouts (spec yarn A8)."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from strato.interop.yarn.resources import (
 
 @dataclass(frozen=True, slots=True)
 class Starvation:
-    """What somebody lacks, and when it was last not so."""
+    """The amount that an application or queue is starved of, and when it was last satisfied."""
 
     lacking: Amounts
-    """Nothing while it is not starved, or not for long enough."""
+    """The missing amount; 0 while it is satisfied, or not starved for long enough."""
     satisfied_ms: float
-    """When it last had its share."""
+    """When usage last reached the share."""
 
 
 def below(calculator: Calculator, cluster: Amounts, usage: Amounts, share: Amounts) -> bool:
-    """Return whether a usage is less than a share, by the largest part alone."""
+    """Return whether a usage is less than a share, compared by the dominant type alone."""
     return calculator.compare(cluster, usage, share, largest_only=True) < 0
 
 
@@ -43,7 +43,7 @@ def of_fair_share(
     now_ms: float,
     satisfied_ms: float,
 ) -> Starvation:
-    """Return what an application lacks of the threshold of its fair share."""
+    """Return an application's starvation: the difference to the threshold of its fair share."""
     due = smallest(times(fair_share, threshold), demand)
     starved = below(calculator, cluster, usage, due)
     since = satisfied_ms if starved else now_ms
@@ -55,7 +55,7 @@ def of_fair_share(
 def of_min_share(
     usage: Amounts, demand: Amounts, min_share: Amounts, *, timeout_ms: int, now_ms: float, satisfied_ms: float
 ) -> Starvation:
-    """Return what a queue lacks of its minimum, as far as it demands it."""
+    """Return a queue's starvation: the difference to its minimum, or to its demand if that is less."""
     lacking = sub0(smallest(min_share, demand), usage)
     since = now_ms if is_zero(lacking) else satisfied_ms
     if now_ms - since < timeout_ms:
@@ -66,16 +66,16 @@ def of_min_share(
 def spread_min_share(
     lacking: Amounts, unmet: Sequence[tuple[Amounts, Amounts]], calculator: Calculator, cluster: Amounts
 ) -> list[Amounts | None]:
-    """Spread what a queue lacks of its minimum over its applications, in their order.
+    """Distribute a queue's starvation of its minimum over its applications, in their order.
 
     Args:
-        lacking: What the queue lacks beyond the starvation of its applications.
-        unmet: Per application its unmet demand and its own fair-share starvation.
-        calculator: The policy's.
-        cluster: What there is.
+        lacking: The queue's starvation beyond that of its applications.
+        unmet: Unmet demand and fair-share starvation of each application.
+        calculator: The calculator of the queue's policy.
+        cluster: Resources of the cluster.
 
-    Returns: What each is to get; None for those that nothing is left for. One that demands more than is left gets the
-    difference, not what is left: that is what YARN does.
+    Returns: The amount for each application; None for those for which nothing is left. An application whose demand
+        exceeds the rest gets the difference, not the rest, as in YARN.
     """
     out: list[Amounts | None] = []
     left = lacking
@@ -95,10 +95,10 @@ def spread_min_share(
 def keeps_fair_share(
     usage: Amounts, leaving: Amounts, container: Amounts, fair_share: Amounts, calculator: Calculator, cluster: Amounts
 ) -> bool:
-    """Return whether an application stays at its fair share without a container and all that leaves already."""
+    """Return whether an application keeps its fair share without a container and those that already leave it."""
     return not below(calculator, cluster, sub0(sub0(usage, leaving), container), fair_share)
 
 
 def comes_after(one: Amounts, other: Amounts) -> bool:
-    """Return whether who lacks the one amount is served after who lacks the other: it is no more in any type."""
+    """Return whether the starvation ``one`` is served after ``other``, because no type of it is larger."""
     return fits(one, other)

@@ -1,4 +1,4 @@
-"""What the engine's parts share: queues, nodes, applications and containers, and how containers come and go."""
+"""State shared by the engine's parts: queues, nodes, applications and containers, and their changes."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class FairState:
         self.tree = QueueTree(root, self.zero)
         self.nodes: dict[str, ClusterNode] = {}
         self.apps: dict[str, EngineApp] = {}
-        """All ever submitted, by name."""
+        """All applications ever submitted, by name."""
         self._containers = 0
 
     @property
     def used(self) -> Amounts:
-        """What containers use."""
+        """Resources that containers use."""
         return self.tree.root.usage
 
     def key(self, policy: Policy) -> Any:
@@ -42,7 +42,7 @@ class FairState:
         return sort_key(policy, self.tree.cluster)
 
     def free(self) -> Amounts:
-        """Return what of the cluster is not used."""
+        """Return the resources of the cluster that are not used."""
         return sub0(self.tree.cluster, self.used)
 
     def nodes_in(self, rack: str) -> list[ClusterNode]:
@@ -69,7 +69,7 @@ class FairState:
         return container
 
     def complete(self, container: Container) -> None:
-        """Let a container end."""
+        """End a container."""
         if container.app.containers.pop(container.number, None) is None:
             return
         del container.node.containers[container.number]
@@ -79,13 +79,13 @@ class FairState:
         container.app.use(subtract(self.zero, container.size))
 
     def reserve(self, app: EngineApp, ask: Ask, node: ClusterNode) -> None:
-        """Keep a node for an application."""
+        """Reserve a node for an application."""
         node.reserved = app, ask
         if node not in app.reservations:
             app.reservations.append(node)
 
     def unreserve(self, node: ClusterNode) -> None:
-        """Give a reserved node back."""
+        """Release a node's reservation."""
         if node.reserved is not None:
             node.reserved[0].reservations.remove(node)
             node.reserved = None

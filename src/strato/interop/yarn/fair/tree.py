@@ -1,7 +1,8 @@
 """The tree of queues with the applications in it: demand, activity and shares, level by level (spec yarn A4).
 
-Queues and applications are the one mutable state here; formulas are in `shares` and `order`. Whoever counts usage and
-what is outstanding (the engine by containers, the plugin by pods) writes it into the applications with `use`.
+Only queues and applications are mutable here; the formulas are in `shares` and `order`. The caller counts usage and
+pending requests (the engine by containers, the plugin by pods) and writes them into the applications: usage by
+`FairApp.use`, pending requests into `FairApp.pending`.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ class FairApp:
     """One application, in a leaf queue.
 
     Args:
-        name: Decides ties between applications that started at the same time, as text.
-        user: Whose it is.
-        queue: Its leaf queue.
-        start_time: When it was submitted; any unit, the smaller the earlier.
+        name: Orders applications that started at the same time, as text.
+        user: The application's user.
+        queue: The application's leaf queue.
+        start_time: Time of submission, in any unit that orders.
     """
 
     weight = 1.0
-    """Replaced where the size of demand decides (`size_weight`)."""
+    """Weight of the application; replaced by `size_weight` if weights follow demand."""
 
     def __init__(self, name: str, user: str, queue: FairQueue, start_time: float = 0) -> None:
         zero = (0,) * len(queue.cluster())
@@ -46,27 +47,27 @@ class FairApp:
         self.start_time = start_time
         self.usage: Amounts = zero
         self.pending: Amounts = zero
-        """What is asked for and not there yet, now."""
+        """Present requests for containers that have not been allocated."""
         self.demand: Amounts = zero
         """Usage and pending at the last `QueueTree.update_demand`."""
         self.fair_share: Amounts = zero
         self.min_share: Amounts = zero
-        """Applications have no minimum."""
+        """Always 0: applications have no minimum."""
 
     def use(self, amounts: Amounts) -> None:
-        """Add to what it and all queues above it use; negative amounts take away."""
+        """Add an amount, which may be negative, to the usage of the application and all queues above it."""
         self.usage = add(self.usage, amounts)
         for queue in self.queue.lineage():
             queue.usage = add(queue.usage, amounts)
 
     @property
     def unmet(self) -> Amounts:
-        """What it demanded at the last update and does not have."""
+        """Demand at the last update less present usage."""
         return subtract(self.demand, self.usage)
 
 
 def size_weight(demand: Amounts) -> float:
-    """Return the weight of an application where size decides: log2 of 1 + its demand of memory in MB."""
+    """Return an application's weight by demand (``sizebasedweight``): log2 of 1 + its memory demand in MB."""
     return float32(math.log1p(demand[0]) / math.log(2))
 
 
@@ -74,7 +75,7 @@ class FairQueue:
     """One queue. Only leaves have applications, only parents children."""
 
     start_time = 0.0
-    """Queues are equal in age."""
+    """Always 0, so that age does not order queues."""
 
     def __init__(self, settings: QueueSettings, tree: QueueTree, parent: FairQueue | None, *, is_leaf: bool) -> None:
         zero = (0,) * len(tree.cluster)
@@ -84,32 +85,32 @@ class FairQueue:
         self.children: list[FairQueue] = []
         self.runnable: list[FairApp] = []
         self.waiting: list[FairApp] = []
-        """Applications over a limit on running ones."""
+        """Applications that wait because of a limit on running ones."""
         self.runnable_count = 0
-        """Runnable applications in it and below."""
+        """Number of runnable applications in the queue and those below."""
         self.usage: Amounts = zero
         self.demand: Amounts = zero
         self.fair_share: Amounts = zero
         self.steady_share: Amounts = zero
-        """What its share would be if every queue were active; for display alone."""
+        """The fair share if every queue were active; only displayed."""
         self.am_usage: Amounts = zero
         self.dynamic = True
-        """Whether no file declares it."""
+        """Whether the queue is not declared by the file."""
         self.policy = settings.policy
         self._tree = tree
         self.configure(settings)
 
     def configure(self, settings: QueueSettings) -> None:
-        """Take over settings; the policy is set apart, since the parent's must allow it."""
+        """Apply settings without the policy, which is set separately since the parent's policy must allow it."""
         self.settings = settings
         self.limit: Limit = settings.max_share
 
     def cluster(self) -> Amounts:
-        """Return what the cluster has."""
+        """Return the resources of the cluster."""
         return self._tree.cluster
 
     def lineage(self) -> Iterator[FairQueue]:
-        """Yield it and every queue above, up to the root."""
+        """Yield the queue and its ancestors, up to the root."""
         queue: FairQueue | None = self
         while queue is not None:
             yield queue
@@ -117,60 +118,60 @@ class FairQueue:
 
     @property
     def weight(self) -> float:
-        """Its weight among its siblings."""
+        """Weight among the queue's siblings."""
         return self.settings.weight
 
     @property
     def min_share(self) -> Amounts:
-        """Its minimum."""
+        """Minimum of the queue."""
         return self.settings.min_share
 
     @property
     def max_share(self) -> Amounts:
-        """Its maximum on this cluster, no less than its minimum."""
+        """Maximum of the queue on this cluster, at least its minimum."""
         return largest(self.limit.on(self._tree.cluster), self.settings.min_share)
 
     @property
     def is_active(self) -> bool:
-        """Whether it has runnable applications."""
+        """Whether the queue has runnable applications."""
         return self.runnable_count > 0
 
     @property
     def apps(self) -> list[FairApp]:
-        """Its applications, running and waiting."""
+        """The queue's own applications, running and waiting."""
         return [*self.runnable, *self.waiting]
 
     @property
     def is_empty(self) -> bool:
-        """Whether neither it nor any queue below has an application."""
+        """Whether neither the queue nor any below has an application."""
         return not self.runnable and not self.waiting and all(child.is_empty for child in self.children)
 
     @property
     def preemptable(self) -> bool:
-        """Whether its applications may lose containers; a queue above may forbid it."""
+        """Whether the queue's applications may be preempted, which any ancestor may forbid."""
         return all(queue.settings.preemptable for queue in self.lineage())
 
     @property
     def min_timeout_ms(self) -> int:
-        """How long it may be below its minimum before others make room."""
+        """Time below the minimum after which the queue is starved."""
         return next((q.settings.min_timeout_ms for q in self.lineage() if q.settings.min_timeout_ms != -1), MOST)
 
     @property
     def fair_timeout_ms(self) -> int:
-        """How long applications may be below their fair share before others make room."""
+        """Time below the fair share after which an application is starved."""
         return next((q.settings.fair_timeout_ms for q in self.lineage() if q.settings.fair_timeout_ms != -1), MOST)
 
     @property
     def fair_threshold(self) -> float:
-        """The part of its fair share below which an application is starved."""
+        """Fraction of the fair share below which an application is starved."""
         return next((q.settings.fair_threshold for q in self.lineage() if q.settings.fair_threshold >= 0), 0.5)
 
     def over_maximum(self, extra: Amounts) -> FairQueue | None:
-        """Return the nearest queue, it or one above, whose maximum does not hold so much more."""
+        """Return the nearest queue, this one or an ancestor, whose maximum ``extra`` more usage would exceed."""
         return next((q for q in self.lineage() if not fits(add(q.usage, extra), q.max_share)), None)
 
     def add_app(self, app: FairApp, *, runnable: bool) -> None:
-        """Put an application in, with what it uses."""
+        """Add an application with its usage."""
         app.queue = self
         (self.runnable if runnable else self.waiting).append(app)
         for queue in self.lineage():
@@ -178,7 +179,7 @@ class FairQueue:
             queue.usage = add(queue.usage, app.usage)
 
     def remove_app(self, app: FairApp) -> bool:
-        """Take an application out, with what it uses, and return whether it was runnable."""
+        """Remove an application with its usage; return whether it was runnable."""
         was_runnable = app in self.runnable
         (self.runnable if was_runnable else self.waiting).remove(app)
         for queue in self.lineage():
@@ -187,10 +188,10 @@ class FairQueue:
         return was_runnable
 
     def am_limit(self, free: Amounts) -> Amounts | None:
-        """Return what containers of application masters may use together; None when that is not limited.
+        """Return the limit on the resources of the queue's application masters; None for no limit.
 
         Args:
-            free: What of the cluster nobody uses; stands in for types its fair share says nothing about.
+            free: Unused resources of the cluster, which replace types that the fair share leaves out.
         """
         if abs(self.settings.max_am_share + 1.0) < 1e-4:
             return None
@@ -202,7 +203,7 @@ class FairQueue:
 
 
 class QueueTree:
-    """All queues, with what the cluster has."""
+    """All queues, and the resources of the cluster."""
 
     def __init__(self, root: QueueSettings, cluster: Amounts) -> None:
         self.cluster = cluster
@@ -211,7 +212,7 @@ class QueueTree:
         self.queues: dict[str, FairQueue] = {ROOT: self.root}
 
     def add_queue(self, settings: QueueSettings, *, is_leaf: bool) -> FairQueue:
-        """Put a queue below its parent, which is there; its policy must be allowed."""
+        """Add a queue below its parent, which must exist and allow the queue's policy."""
         parent = self.queues[settings.name.rpartition(".")[0]]
         queue = FairQueue(settings, self, parent, is_leaf=is_leaf)
         parent.children.append(queue)
@@ -219,7 +220,7 @@ class QueueTree:
         return queue
 
     def remove_queue(self, queue: FairQueue) -> None:
-        """Take a queue and all below it out."""
+        """Remove a queue and all below it."""
         for child in list(queue.children):
             self.remove_queue(child)
         if queue.parent is not None:
@@ -233,7 +234,7 @@ class QueueTree:
     # -- demand and shares ---------------------------------------------------------------------------------------------
 
     def update_demand(self, *, by_size: bool = False) -> None:
-        """Compute what applications and queues want.
+        """Compute the demand of applications and queues.
 
         Args:
             by_size: Whether the weight of applications follows their demand.
@@ -248,7 +249,7 @@ class QueueTree:
             else:
                 for child in queue.children:
                     wanted = add(wanted, child.demand)
-                wanted = (*wanted[:2], *((0,) * (len(wanted) - 2)))  # parents hand on no other types
+                wanted = (*wanted[:2], *((0,) * (len(wanted) - 2)))  # parents sum up memory and vcores only, as in YARN
             queue.demand = smallest(wanted, queue.max_share)
 
     def update_shares(self) -> None:
@@ -262,14 +263,14 @@ class QueueTree:
                     child.fair_share = share
 
     def update_steady_shares(self) -> None:
-        """Compute what shares would be if every queue were active."""
+        """Compute the steady shares: the shares if every queue were active."""
         self.root.steady_share = self.cluster
         for queue in self._top_down():
             for child, share in self._shares_of(queue, queue.steady_share, steady=True):
                 child.steady_share = share
 
     def _share_apps(self, queue: FairQueue) -> None:
-        """Share a leaf's part among its runnable applications."""
+        """Divide a leaf's fair share among its runnable applications."""
         if not queue.runnable:
             return
         if queue.policy is Policy.FIFO:
@@ -281,7 +282,7 @@ class QueueTree:
                 app.fair_share = _with(app.fair_share, column, share)
 
     def _shares_of(self, queue: FairQueue, total: Amounts, *, steady: bool) -> list[tuple[FairQueue, Amounts]]:
-        """Return the children's shares; types the policy does not look at stay as they were."""
+        """Return the children's shares; types that the policy ignores keep their values."""
         children = queue.children
         shares = [child.steady_share if steady else child.fair_share for child in children]
         maxima = [child.max_share for child in children]
@@ -300,7 +301,7 @@ class QueueTree:
     def _top_down(self) -> list[FairQueue]:
         """Return queues, every parent before its children."""
         found = [self.root]
-        for queue in found:  # grows while it is gone through
+        for queue in found:  # the loop extends the list it iterates over
             found += queue.children
         return found
 

@@ -1,5 +1,6 @@
-"""The plugin ``yarnfair``: queues, jobs and pods share as YARN's Fair Scheduler lets queues, applications, containers.
+"""The plugin ``yarnfair``: queues, jobs and pods share as queues, applications and containers do in YARN.
 
-`units` carries amounts over, `sources` finds the allocations (a file, or annotations of Queue objects), `mirror` keeps
-the tree of queues and applications beside the world, `making_room` keeps what preemption remembers, `plugin` answers.
+`sources` reads the allocations (a file, or annotations of Queue objects); `mirror` builds, each cycle, YARN's tree of
+queues and applications from the world; `making_room` runs preemption and keeps its state; `plugin` implements the
+extension points with these.
 """

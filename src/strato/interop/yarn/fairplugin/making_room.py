@@ -1,8 +1,8 @@
-"""Preemption of the plugin: who is starved, which pods are marked for them, and when these go.
+"""Preemption of the plugin: find starved jobs, mark pods for them, and offer the pods as victims after the wait.
 
-A pod is marked first, and goes after the wait if whom it makes room for still waits. What has to outlive a cycle
-(since when somebody is starved, who is marked) is in `Remembered`, which the world keeps, and which outlives the
-scheduler (`strato.interop.yarn.remembering`).
+A pod is marked for a job first, and evicted after the wait if that job still waits. State across cycles (since when
+jobs are starved, which pods are marked) is in `Remembered`, which the world keeps and Queue annotations persist
+(`strato.interop.yarn.remembering`).
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ _STAYS = (BOUND, RUNNING)
 
 
 class Mark(NamedTuple):
-    """A pod that is to go."""
+    """A pod that is to be evicted for a job."""
 
     pod: str
-    """Its key."""
+    """Key of the pod."""
     beneficiary: str
     """Key of the job it makes room for."""
     goes_ms: float
-    """When it goes, in milliseconds since the epoch."""
+    """When it may be evicted, in milliseconds since the epoch."""
 
 
 @dataclass(slots=True)
 class Remembered(Kept):
-    """What outlives a cycle; times are milliseconds since the epoch."""
+    """State of preemption across cycles; times are milliseconds since the epoch."""
 
     satisfied: dict[str, float] = field(default_factory=dict)
-    """By job when it last had its fair share."""
+    """When each job last had its fair share, by key."""
     next_check: dict[str, float] = field(default_factory=dict)
     queues: dict[str, float] = field(default_factory=dict)
-    """By Queue object when its leaf last had its minimum."""
+    """When each queue last had its minimum, by the Queue object's name."""
     marks: dict[str, Mark] = field(default_factory=dict)
-    """By the pod's UID."""
+    """Marks by the pod's UID."""
 
     def recall(self, queue: str, found: QueueMemory) -> None:
-        """Take what a queue's annotation says."""
+        """Restore state from a queue's annotation."""
         Kept.recall(self, queue, found)
         self.satisfied.update(found.lacking_since_ms)
         self.next_check.update(found.next_check_ms)
@@ -62,14 +62,14 @@ class Remembered(Kept):
 
 
 class PodPreemptor(Preemptor):
-    """Preempts pods: of a gang none that it needs, and only those that offer their place."""
+    """Preempts pods; spares those that a gang needs for its minimum, and those that may not be preempted."""
 
     def __init__(self, mirror: Mirror, tasks: dict[int, Task]) -> None:
         super().__init__(mirror.state)
         self._tasks = tasks
 
     def may_take(self, container: Container, considered: Amounts) -> bool:
-        """Return whether a pod may go; a gang keeps its minimum."""
+        """Return whether a pod may be preempted; a gang keeps its minimum."""
         task = self._tasks[container.number]
         job = task.job
         if job is None or task.status not in _STAYS or not task.preemptable:
@@ -83,7 +83,7 @@ class PodPreemptor(Preemptor):
 
 
 def count_of(container: Container, considered: Amounts) -> int:
-    """Return how many containers of this one's size were considered already."""
+    """Return how many containers of this one's size the considered amount makes."""
     biggest = max(range(len(considered)), key=lambda at: container.size[at])
     return -(-considered[biggest] // container.size[biggest]) if container.size[biggest] else 0
 
@@ -92,10 +92,10 @@ class MakingRoom:
     """One cycle's preemption.
 
     Args:
-        mirror: The tree.
-        memory: What is remembered.
+        mirror: The cycle's tree.
+        memory: State of earlier cycles.
         now: Seconds since the epoch.
-        reserved: Nodes that are reserved; what is free of these is nobody else's.
+        reserved: The reserved nodes, whose free resources other jobs cannot use.
     """
 
     def __init__(self, mirror: Mirror, memory: Remembered, now: float, reserved: Iterable[Held] = ()) -> None:
@@ -107,19 +107,20 @@ class MakingRoom:
         self._due: dict[str, str] = {}
         self._plan()
 
-    # -- answers -------------------------------------------------------------------------------------------------------
+    # -- answers for the plugin
+    # -------------------------------------------------------------------------------------------------------
 
     def starves(self, job: Job) -> bool:
-        """Return whether a job lacks something that others are to make room for."""
+        """Return whether a job is starved, or pods marked for it still run."""
         app = self._mirror.apps.get(job.key)
         return app is not None and (not is_zero(app.starvation) or self._waits_for_marked(job.key))
 
     def victims(self, beneficiary: Job, candidates: Sequence[Task], *, within: bool) -> Sequence[Task]:
-        """Return those of some tasks whose time to make room for a job has come, of whatever queue they are."""
+        """Return the candidates that are marked for a job and whose wait is over, of any queue."""
         return [task for task in candidates if self._due.get(task.uid) == beneficiary.key]
 
     def announced(self, job: Job) -> Sequence[str]:
-        """Return which pods make room for a job and when, in words."""
+        """Return texts on the pods marked for a job, and when they go."""
         return [
             f"pod {mark.pod} makes room for it and goes in {max(0.0, (mark.goes_ms - self._now_ms) / 1000):.0f} s"
             for mark in self._memory.marks.values()
@@ -145,7 +146,7 @@ class MakingRoom:
         self._build()
         preemptor = PodPreemptor(self._mirror, self._tasks)
         for key, app in self._mirror.apps.items():
-            # Who was there before the scheduler, is not remembered to lack anything and holds something, had its share.
+            # A job older than the scheduler that holds resources and has no persisted starvation counts as satisfied.
             had_share = memory.is_restarted and not is_zero(app.usage)
             app.satisfied_ms = memory.satisfied.get(key, self._now_ms if had_share else app.start_time)
             app.next_check_ms = memory.next_check.get(key, 0.0)
@@ -164,13 +165,13 @@ class MakingRoom:
         self._due = {uid: mark.beneficiary for uid, mark in memory.marks.items() if mark.goes_ms <= self._now_ms}
 
     def _leaves(self) -> dict[str, FairQueue]:
-        """Return the leaves by their Queue objects."""
+        """Return the leaves by their Queue objects' names."""
         queues = [queue for queue in self._mirror.world.queues.values() if queue.view is not None and queue.jobs]
         found = {queue.name: self._mirror.leaf(queue) for queue in queues}
         return {name: leaf for name, leaf in found.items() if leaf is not None}
 
     def write(self, queue: Queue, found: QueueMemory) -> None:
-        """Add what is to be remembered of a queue's applications, as far as it cannot be worked out anew."""
+        """Add the state of a queue's jobs that must be persisted because it cannot be derived."""
         memory = self._memory
         leaf = self._mirror.leaf(queue) if queue.name in memory.queues else None
         if leaf is not None and leaf.min_timeout_ms < MOST and memory.queues[queue.name] < self._now_ms:
@@ -188,7 +189,7 @@ class MakingRoom:
                 found.making_room[uid] = (mark.pod, mark.beneficiary, int(mark.goes_ms))
 
     def _drop_marks(self) -> None:
-        """Forget marks of pods that are gone, and those for jobs that wait for nothing any more."""
+        """Drop marks of pods that are gone, and marks for jobs without pending pods."""
         world = self._mirror.world
         for uid, mark in list(self._memory.marks.items()):
             task, job = world.tasks.get(mark.pod), world.jobs.get(mark.beneficiary)
@@ -196,7 +197,7 @@ class MakingRoom:
                 del self._memory.marks[uid]
 
     def _build(self) -> None:
-        """Make nodes and containers of what runs, and asks of what waits."""
+        """Build the engine's nodes and containers from running pods, and its asks from pending ones."""
         world, units, state = self._mirror.world, self._mirror.units, self._mirror.state
         nodes = world.nodes
         for row, name in enumerate(nodes.names):

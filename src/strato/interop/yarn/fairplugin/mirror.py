@@ -1,4 +1,4 @@
-"""The tree of queues and applications beside the world: every job is an application, its usage that of its pods."""
+"""YARN's tree of queues and applications, built from the world: a job is an application that uses what its pods do."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ IsMaster = Callable[[Task], bool]
 
 
 class Position:
-    """A queue's or an application's place in an order; taken at one moment, so that later changes do not move it.
+    """Sort key of a queue or application; holds values copied at one time, so that later changes do not reorder.
 
     Args:
-        steps: From the top down, how those at each level are compared, and who stands there.
+        steps: From the root down, the comparator of each level and the sharer at that level.
     """
 
     __slots__ = ("_steps",)
@@ -55,14 +55,14 @@ class Position:
 
 
 class Mirror:
-    """One cycle's tree.
+    """The tree of one cycle.
 
     Args:
-        world: What is known.
-        units: How its columns count.
-        allocations: The allocations, in the units' numbers.
+        world: The scheduler's state.
+        units: Converts between the world's columns and YARN's types.
+        allocations: The allocations, with amounts in these units.
         options: The scheduler's options.
-        user_of: Returns whose a job is.
+        user_of: Returns a job's user.
         is_master: Returns whether a pod is an application master.
     """
 
@@ -83,7 +83,7 @@ class Mirror:
         self.tree.cluster = units.held(world.totals.total.tolist())
         self.catalogue = Catalogue(self.tree, allocations)
         self.apps: dict[str, EngineApp] = {}
-        """By key of the job."""
+        """Applications by the job's key."""
         self.running: Counter[str] = Counter()
         self.is_master = is_master
         self._user_of = user_of
@@ -95,7 +95,7 @@ class Mirror:
     # -- building ------------------------------------------------------------------------------------------------------
 
     def _add_apps(self) -> None:
-        """Put every job in, those that hold something first: they run, whatever the limits are now."""
+        """Add every job, those with resources first: they count as running even beyond the present limits."""
         found: list[tuple[FairQueue, Job]] = []
         for queue in self.world.queues.values():
             leaf = self.leaf(queue) if queue.view is not None and queue.jobs else None
@@ -119,19 +119,19 @@ class Mirror:
         app.pending = self.units.asked(job.pending_request.tolist())
 
     def leaf(self, queue: Queue) -> FairQueue | None:
-        """Return the leaf of a queue; None for one that is a parent or cannot be."""
+        """Return the leaf of a Queue object; None if it is a parent or cannot be created."""
         if queue.name not in self._leaves:
             self._leaves[queue.name] = self.catalogue.leaf(path_of(queue), steady=False)
         return self._leaves[queue.name]
 
     def refresh(self, job: Job | None) -> None:
-        """Count a job's pods again."""
+        """Recompute the usage and requests of a job."""
         app = self.apps.get(job.key) if job is not None else None
         if job is not None and app is not None:
             self._count(job, app)
 
     def shares(self) -> FairState:
-        """Return the state with shares of all that run now; demand is that of the cycle's start."""
+        """Return the state with shares among all applications that run now; demand is that of the cycle's start."""
         if self._dirty:
             self._dirty = False
             self.tree.update_shares()
@@ -140,13 +140,13 @@ class Mirror:
     # -- limits --------------------------------------------------------------------------------------------------------
 
     def limit_of(self, app: EngineApp) -> str:
-        """Return which limit keeps an application from running: a queue's full name, ``user``, or nothing."""
+        """Return the limit that keeps an application from running: a queue's full name, ``user``, or ""."""
         if app in app.queue.runnable:
             return ""
         return binding_limit(app.queue, app.user, self.running, self.allocations.max_apps_of_user)
 
     def start(self, app: EngineApp) -> None:
-        """Let a waiting application run."""
+        """Count a waiting application as running."""
         if app not in app.queue.runnable:
             app.queue.remove_app(app)
             app.queue.add_app(app, runnable=True)
@@ -154,7 +154,7 @@ class Mirror:
             self._dirty = True
 
     def masters_use(self, leaf: FairQueue) -> Amounts:
-        """Return what application masters of a leaf hold."""
+        """Return the resources of a leaf's application masters."""
         used = self.state.zero
         for app in leaf.runnable:
             for task in self.masters_of(app.name):
@@ -162,7 +162,7 @@ class Mirror:
         return used
 
     def masters_of(self, key: str) -> Iterator[Task]:
-        """Yield a job's application masters that hold a place."""
+        """Yield a job's application masters that hold resources."""
         job = self.world.jobs.get(key)
         for task in job.tasks.values() if job is not None else ():
             if task.status in ALLOCATED_SET and self.is_master(task):
@@ -171,14 +171,14 @@ class Mirror:
     # -- order ---------------------------------------------------------------------------------------------------------
 
     def position_of(self, leaf: FairQueue) -> Position:
-        """Return a leaf's place among all: level by level from the root."""
+        """Return a leaf's sort key among all, level by level from the root."""
         cluster = self.tree.cluster
         lineage = [*leaf.lineage()][::-1]
         below = itertools.pairwise(lineage)
         return Position(tuple([(comparator(above.policy, cluster), _standing(queue)) for above, queue in below]))
 
     def position_of_job(self, job: Job) -> tuple[Position] | None:
-        """Return a job's place among those of its queue; None for one that is no application."""
+        """Return a job's sort key in its queue; None for a job whose queue is no leaf."""
         app = self.apps.get(job.key)
         if app is None:
             return None
@@ -190,7 +190,7 @@ def _standing(one: FairQueue | EngineApp) -> Standing:
 
 
 def _first_come(job: Job) -> tuple[bool, bool, str, str]:
-    """Return a key by which jobs are let run: who holds something, then who was let in, then by age."""
+    """Return a sort key for counting jobs as running: those with resources, then admitted ones, then by age."""
     return not job.used.any(), job.is_waiting_for_queue, job.created, job.key
 
 
@@ -199,7 +199,7 @@ def _seconds(created: str) -> float:
 
 
 def how_many(free: Amounts, need: Amounts, count: int) -> int:
-    """Return how many of equal requests fit into what is free."""
+    """Return how many equal requests fit into a free amount."""
     for room, one in zip(free, need, strict=True):
         if one > 0:
             count = min(count, max(0, room) // one)

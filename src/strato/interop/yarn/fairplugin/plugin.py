@@ -1,8 +1,9 @@
 """yarnfair: share among queues and applications as YARN's Fair Scheduler does (spec yarn, parts A and C).
 
-Queues come level by level in the order of their parents' policies, jobs in that of their queue's; nothing goes over a
-maximum up the tree; applications over a limit wait; with preemption on, pods of who has more than the fair share are
-marked for who is starved, and go after the wait. What it decides with is in `strato.interop.yarn.fair`.
+Queues are ordered level by level by their parents' policies, jobs by their queue's policy. No allocation exceeds the
+maximum of a queue or of its ancestors; applications over a limit wait. If preemption is on, pods of jobs above their
+fair share are marked for starved jobs and evicted after the wait. The decisions themselves are in
+`strato.interop.yarn.fair`.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ class YarnFair(SharingPlugin[FairQueue, MakingRoom, Remembered]):
         return self._mirror
 
     def _allocations(self) -> Allocations:
-        """Return what holds now: what can be read, else what could be read last."""
+        """Return the allocations in force: the present ones, or if these are invalid the last valid ones."""
         memory, types = self._ssn.world.memory, self._units.types
         path = self.args.allocation_file
         source: FollowedFile[Allocations] | AnnotationSource | None = memory.get(f"{self.name} {path} {types}")
@@ -234,7 +235,7 @@ class YarnFair(SharingPlugin[FairQueue, MakingRoom, Remembered]):
         return count
 
     def _too_large(self, leaf: FairQueue, task: Task, need: Amounts) -> str:
-        """Return why a pod is too large for its queue; empty when it is not. YARN cuts requests, pods cannot be."""
+        """Return why a pod is too large for its queue, empty when it is not; YARN would cut the request."""
         for above in leaf.lineage():
             most = above.settings.max_container
             if not fits(need, most):
@@ -264,7 +265,7 @@ class YarnFair(SharingPlugin[FairQueue, MakingRoom, Remembered]):
         return self._after if self.args.waits_for_places else None
 
     def _after(self, waited: Waited) -> Allowed:
-        """Return where a pod may go: node and rack are waited for one after the other."""
+        """Return where a pod may go after a wait: it waits first for its nodes, then for their racks."""
         args = self.args
         if min(args.node_delay_ms, args.rack_delay_ms) >= 0:
             node, rack = args.node_delay_ms / 1000, args.rack_delay_ms / 1000
@@ -294,7 +295,7 @@ class YarnFair(SharingPlugin[FairQueue, MakingRoom, Remembered]):
         taken = self._room.nodes_making_room(job) if self._room is not None else frozenset()
         return self._reservations.reserve(task, but=taken) is not None
 
-    # -- making room ---------------------------------------------------------------------------------------------------
+    # -- preemption ----------------------------------------------------------------------------------------------------
 
     def _make_room(self) -> MakingRoom | None:
         if not self.args.preemption:
@@ -356,13 +357,13 @@ class YarnFair(SharingPlugin[FairQueue, MakingRoom, Remembered]):
 
 
 def _looked_at(leaf: FairQueue, amounts: Amounts) -> Amounts:
-    """Return the types by which a queue's share is computed."""
+    """Return the amounts of the types by which a queue's share is computed."""
     by_all = leaf.parent is not None and leaf.parent.policy is Policy.DRF
     return amounts if by_all else amounts[:1]
 
 
 def _ratio(usage: Amounts, share: Amounts) -> float:
-    """Return the largest part of a share that is used."""
+    """Return the largest used fraction of a share over all types."""
     return max(
         (used / max(1, of) for used, of in zip(usage, largest(share, (0,) * len(share)), strict=False)), default=0.0
     )

@@ -1,6 +1,6 @@
-"""Where the allocations come from: a file that is read again when it changes, or annotations of Queue objects.
+"""Sources of the allocations: a file that is read again when it changes, or annotations of Queue objects.
 
-Annotations carry the same elements in the same notation as the file, so both are read by one reader.
+Annotations hold the file's elements in the same notation, so one reader parses both.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ USERS = "fair-users.yarn.strato.io/"
 
 
 def file_source(path: Path, types: ResourceTypes) -> FollowedFile[Allocations]:
-    """Return the allocations of a file, followed while it changes."""
+    """Return the allocations of a file that is followed for changes."""
     return FollowedFile(path, lambda file: allocationfile.read(hadoopxml.read_file(file), types, str(file)))
 
 
 @dataclass(slots=True)
 class AnnotationSource:
-    """Annotations of queues, as read last; they are read again only when a Queue object has changed.
+    """Allocations in annotations of queues, read again only when a Queue object has changed.
 
     Attributes:
-        content: What they said when they could be read last; None before.
-        problem: Why they could not be read since; empty when they could.
+        content: The last valid allocations; None before.
+        problem: Why the annotations are invalid at present; empty when they are not.
     """
 
     types: ResourceTypes
@@ -72,7 +72,7 @@ class AnnotationSource:
 
 
 def from_annotations(queues: Iterable[Queue], types: ResourceTypes) -> Allocations:
-    """Return what annotations of queues say.
+    """Return the allocations in annotations of queues.
 
     Raises:
         InvalidInput: A value cannot be read; the place names the queue's annotation.
@@ -102,7 +102,7 @@ def from_annotations(queues: Iterable[Queue], types: ResourceTypes) -> Allocatio
 
 
 def _element(path: str, made: dict[str, Element]) -> Element:
-    """Return the element of a queue, made with those above it."""
+    """Return the element of a queue; create it and its parents if missing."""
     missing = []
     while path not in made:
         missing.append(path)
@@ -116,7 +116,7 @@ def _element(path: str, made: dict[str, Element]) -> Element:
 def annotations_of(
     settings: Mapping[str, str], defaults: Mapping[str, str], users: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the annotations that say the same as elements of a file; for importers."""
+    """Return annotations equivalent to elements of a file, for importers."""
     return {
         **{SETTING + name: value for name, value in settings.items()},
         **{DEFAULT + name: value for name, value in defaults.items()},
