@@ -63,7 +63,8 @@ class Listing:
     wide_headers: Sequence[str] = ()
     wide_row: Row = lambda _, __: ()
     """Returns the further cells of ``-o wide``."""
-    phase: str = "" """The header of the column that shows ``Deleted`` for a deleted object."""
+    phase: str = ""
+    """The header of the column that shows ``Deleted`` for a deleted object."""
     also: Kind | None = None
     """Kind of further objects that rows depend on: when one changes, all rows are made again."""
     summarize: Summarize | None = None
