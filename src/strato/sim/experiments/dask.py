@@ -1,7 +1,7 @@
-"""Runs an experiment on the workers of a Dask cluster that is there.
+"""`run_on_dask`: runs an experiment on the workers of an existing Dask cluster.
 
-Jobs and configurations travel with the runs, so that workers need no files of this machine; records come back and are
-kept here as they arrive, as when processes of this machine run them.
+Jobs and configurations are sent with the runs, so that workers need no files of this machine. Workers return records,
+and this process writes each into the experiment's folder as it arrives, as `pool` does.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ def run_on_dask(
     """Run an experiment on a Dask cluster to its end, or until it is interrupted.
 
     Args:
-        experiment: What to run.
-        folder: Where records are kept, on this machine.
-        address: Of the scheduler, as Dask writes it: ``tcp://host:8786``.
-        resume: Whether runs that are kept there and whose inputs are the same are not run again.
-        show: Given how far all runs are, after each.
-        execute_run: Runs one run; a function that workers can import.
+        experiment: The experiment.
+        folder: Folder of this machine for the records.
+        address: Address of Dask's scheduler, as Dask writes it: ``tcp://host:8786``.
+        resume: Whether to skip runs whose record is in the folder and whose inputs have not changed.
+        show: Called with the progress of all runs after each run.
+        execute_run: Executes one run; a function that workers can import.
 
     Raises:
-        UsageError: The library is not installed, or nothing answers at the address.
-        InvalidInput: What is wrong with the traces.
+        UsageError: The library is not installed, or no scheduler answers at the address.
+        InvalidInput: The traces have problems; all are listed.
         StateError: Records cannot be written.
     """
     distributed = _library()
@@ -94,14 +94,14 @@ def _sources(work: Mapping[int, Work]) -> list[TraceSource]:
 
 
 def _run(run: Run, trace: Trace, digest: str, execute_run: Execute) -> bytes:
-    """Run one run on a worker; return its record."""
+    """Execute a run on a worker; return its encoded record."""
     return encode_run(execute_run(run, trace, None), digest)
 
 
 def _take(
     future: Any, work: Work, traces: Mapping[TraceSource, Trace], done: set[int], failures: dict[str, str]
 ) -> None:
-    """Keep what a worker returned."""
+    """Write the record that a worker returned, or record why the run failed."""
     if future.status != "finished":
         error = future.exception() if future.status == "error" else None
         failures[work.run.label] = str(error) if error is not None else f"its task is {future.status}"

@@ -1,4 +1,4 @@
-"""Executes one run of an experiment in the fidelity that it names."""
+"""`execute`: simulates one run of an experiment in the fidelity that the run names."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from strato.sim.traces import Trace
 
 
 def shapes_of(run: Run, trace: Trace) -> tuple[NodeShape, ...]:
-    """Return the nodes of a run: its variant's, else its trace's, else as many as a simulation has by default."""
+    """Return the nodes of a run: its variant's, else its trace's, else the simulator's default."""
     return run.variant.shapes or trace.nodes or parse_nodes(DEFAULT_NODES)
 
 
 def nodes_name(run: Run, trace: Trace) -> str:
-    """Return what reports call the nodes of a run."""
+    """Return how reports name the nodes of a run."""
     return nodes_text(run.variant.nodes, trace)
 
 
 def execute(run: Run, trace: Trace, notify: Callable[[Progress], None] | None = None) -> RunRecord:
-    """Run one run of an experiment to its end.
+    """Simulate one run of an experiment to its end.
 
     Args:
-        run: What to run.
-        trace: Its jobs.
-        notify: Notified of its progress.
+        run: The run.
+        trace: The jobs of the run.
+        notify: Called with the progress of the simulation.
     """
     config = None if run.policy.text is None else parse_config(run.policy.text, run.policy.source)
     model = read_models(run.variant.models, Path())
-    more = {} if model is None else {"model": model}  # of the fidelity of decisions only, which the file sees to
+    more = {} if model is None else {"model": model}  # only ``decisions`` takes models; the file's reader checks that
     return FIDELITIES[run.fidelity](
         trace, shapes_of(run, trace), config, seed=run.seed, queues=run.variant.queues, progress=notify, **more
     )

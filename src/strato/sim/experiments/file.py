@@ -1,6 +1,6 @@
-"""The file of an experiment, read strictly: every problem at once, each with its place.
+"""Reads the file of an experiment strictly, and reports all problems together, each with its place.
 
-A variant is the file with some of its sections replaced; a sweep makes variants, too.
+A variant is the experiment with some sections of the file replaced. A sweep makes its variants itself (`sweep`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NUMBERS: Final = {"limit": (int, 1e9), "hours": (float, 1e6)}
 
 
 def is_experiment(path: Path) -> bool:
-    """Whether a file is an experiment's, by its kind; what cannot be read is none."""
+    """Whether a file is an experiment's, by its kind; False if it cannot be read."""
     if path.suffix.lower() not in (".yaml", ".yml", ".json"):
         return False
     try:
@@ -50,41 +50,41 @@ def read_experiment(path: Path) -> Experiment:
 
     Raises:
         UsageError: The file cannot be read.
-        InvalidInput: With everything that is wrong in it, by place.
+        InvalidInput: The file has problems; all are listed with their places.
     """
     return parse_document(read_document(path), str(path), path.parent)
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """Return what an experiment's file says, unchecked.
+    """Return the content of an experiment's file, unchecked.
 
     Raises:
-        UsageError: It cannot be read.
-        InvalidInput: It is no mapping of YAML.
+        UsageError: The file cannot be read.
+        InvalidInput: The file is not YAML, or no mapping.
     """
     return read_mapping(text_of(path), str(path))
 
 
 def parse_document(document: Mapping[str, Any], name: str, folder: Path) -> Experiment:
-    """Read an experiment from what its file says.
+    """Read an experiment from the content of its file.
 
     Args:
-        document: By section.
-        name: Of the file, for errors.
-        folder: In which the files that it names are looked for.
+        document: The sections of the file, by name.
+        name: The file's name, for errors.
+        folder: The folder in which files are that the document names.
 
     Raises:
-        InvalidInput: With everything that is wrong in it, by place.
+        InvalidInput: The document has problems; all are listed with their places.
     """
     reader = _Reader(document, folder)
     experiment = reader.read(Path(name).stem)
     if reader.problems:
-        raise InvalidInput(name, list(dict.fromkeys(reader.problems)))  # what variants share is wrong once
+        raise InvalidInput(name, list(dict.fromkeys(reader.problems)))  # a section shared by variants was read for each
     return experiment
 
 
 class _Reader:
-    """Reads one document; what is wrong is noted and replaced by something harmless."""
+    """Reads one document. It collects problems, and puts an empty or default value in place of a wrong one."""
 
     def __init__(self, document: Mapping[str, Any], folder: Path) -> None:
         self._document, self._folder = document, folder
@@ -158,7 +158,7 @@ class _Reader:
         if given is None:
             return (self._variant("", self._document, ""),)
         if "trace" in self._document:
-            self._variant("", self._document, "")  # what all variants replace is checked, too
+            self._variant("", self._document, "")  # checks sections of the file that every variant replaces
         found = []
         for name, changes in self._mapping("variants", given).items():
             where = f"variants.{name}"
@@ -198,7 +198,7 @@ class _Reader:
         )
 
     def _models(self, where: str, given: Any) -> dict[str, Any]:
-        """Return the performance models, checked, with their paths as seen from here."""
+        """Return the performance models, checked, with paths relative to the working directory."""
         written = seen_from_here(self._mapping(where, given), self._folder)
         try:
             read_models(written, Path(), where)
@@ -217,17 +217,20 @@ class _Reader:
             return (self._model(listed[0]),)
         paths = [self._folder / one for one in listed]
         for path in paths:
-            if not os.path.exists(path):  # unlike Path.exists, of a name that no file can have as well
+            if not os.path.exists(path):  # unlike Path.exists, it does not raise for names that no file can have
                 self._note(where, f"there is no {path}")
         return tuple(str(path) for path in paths)
 
     def _model(self, text: str) -> str:
-        """Return a workload model's text, the file that it may name as seen from here."""
+        """Return a workload model's text; the path of a file in it becomes relative to the working directory."""
         model, _, rest = text.partition(":")
         return text if model == "lublin" or not rest else f"{model}:{self._folder / rest}"
 
     def _nodes(self, where: str, given: Any) -> tuple[str, tuple[NodeShape, ...]]:
-        """Return node shapes: text as on a command line, or the lists of counts and items that it consists of."""
+        """Return node shapes as text and parsed.
+
+        ``given`` is text as on a command line, or the lists of counts and items that such text consists of.
+        """
         text = given
         if isinstance(given, Mapping | list):
             text = nodes_text(given)
@@ -283,7 +286,7 @@ class _Reader:
 
 
 def nodes_text(given: Mapping[str, Any] | Sequence[Any]) -> str | None:
-    """Return node shapes as text: ``{count: 10, shape: 32cpu}`` is ``10x32cpu``; None where it is none."""
+    """Return node shapes as text: ``{count: 10, shape: 32cpu}`` is ``10x32cpu``; None if they are no shapes."""
     parts = [given] if isinstance(given, Mapping) else list(given)
     texts = []
     for part in parts:
@@ -297,12 +300,12 @@ def nodes_text(given: Mapping[str, Any] | Sequence[Any]) -> str | None:
 
 
 def policy_problems(policy: PolicyText) -> list[Problem]:
-    """Return what is wrong with a policy, each with its file."""
+    """Return the problems of a policy, each with the policy's file."""
     if policy.text is None:
         return []
     try:
         parse_config(policy.text, policy.source)
-    except InvalidInput as error:  # beside the problems of other files each must name its own
+    except InvalidInput as error:  # the caller joins problems of several files, so each must name its file
         return [Problem(f"{policy.source}: {one.where}".removesuffix(": "), one.message) for one in error.problems]
     return []
 

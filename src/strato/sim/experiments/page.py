@@ -1,7 +1,7 @@
-"""The report as one HTML page: everything in it, nothing from elsewhere, no script; light and dark, and on paper.
+"""`page_of`: the report of an experiment as one HTML page without scripts and external files, also dark and for print.
 
-Whatever users named, their jobs, queues and policies, is escaped, and a content security policy forbids the page to
-load or run anything.
+Names of jobs, queues and policies come from users, so they are escaped, and a content security policy forbids the page
+to load or run anything.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from strato.sim.report import Report, never_started, short_duration
 from strato.sim.results.statistics import Estimate
 
 _MOST_ROWS: Final = 30
-"""Of a table of jobs or tenants."""
+"""Most rows of a table of jobs or tenants."""
 _SECTIONS: Final = (
     ("Over the parameters", ("sweep",)),
     ("Policies side by side", ("side-by-side", "job-by-job")),
@@ -69,7 +69,7 @@ def page_of(results: Results, pictures: Sequence[Picture]) -> str:
 
 
 def _titles(results: Results, pictures: Sequence[Picture]) -> list[tuple[str, str]]:
-    """Return the sections that have something, title and body."""
+    """Return title and body of the sections that are not empty."""
     found = [("Summary", _summary(results))]
     extra = {
         "Policies side by side": _differences(results),
@@ -261,7 +261,7 @@ def _figure(picture: Picture) -> str:
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1) -> str:
-    """Return a table; the first ``texts`` columns and the last, if all are, hold text."""
+    """Return a table; the first ``texts`` columns hold text, the others numbers."""
 
     def cell(tag: str, at: int, text: str) -> str:
         kind = ' class="text"' if at < texts and at else ""
@@ -273,7 +273,7 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1) 
 
 
 def _text(text: str) -> str:
-    """Return a text as the page shows it: escaped, control characters replaced, which no page may hold."""
+    """Return a text escaped for the page, with control characters replaced, as HTML allows none."""
     return escape("".join(sign if sign.isprintable() else "�" for sign in text))
 
 

@@ -1,4 +1,4 @@
-"""What an experiment is: policies × variants × seeds over jobs, as values for another process or machine."""
+"""`Experiment` and `Run`: policies × variants × seeds, as values that can be sent to another process or machine."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ from strato.sim.traces import ReadOptions, Trace, read_trace
 from strato.sim.workloads.spec import is_model
 
 _FORMAT: Final = 1
-"""Raised when equal inputs are to be run again."""
+"""Part of each run's digest. Increase it when kept records must not be used any more for equal inputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceSource:
-    """Where jobs come from."""
+    """A trace or workload model, and how it is read."""
 
     sources: tuple[str, ...]
-    """Files or folders that are one trace, or one workload model."""
+    """Files or folders that make up one trace, or the text of one workload model."""
     queue_by: str = ""
     limit: int = 0
-    """Only the first so many jobs; 0 is all."""
+    """Number of jobs to read from the beginning; 0 is all."""
     hours: float = 0.0
-    """Only jobs submitted so many hours after the first; 0 is all."""
+    """Takes only jobs that are submitted at most so many hours after the first; 0 takes all."""
     strict: bool = False
     format: str = ""
-    """Empty recognises it."""
+    """Name of the trace's format; empty recognises it."""
 
     @property
     def name(self) -> str:
-        """Return what reports call it."""
+        """Return how reports name it."""
         first = self.sources[0] if is_model(self.sources[0]) else Path(self.sources[0]).name
         return first if len(self.sources) == 1 else f"{first} and {len(self.sources) - 1} more"
 
     def seeded(self, seed: int) -> TraceSource:
-        """Return where the jobs of a seed come from: a model that names no seed draws others for each."""
+        """Return the source for a seed of the experiment: a model that names no seed takes this one."""
         text = self.sources[0]
         if not is_model(text) or "seed=" in text:
             return self
@@ -53,8 +53,8 @@ class TraceSource:
         """Read the jobs.
 
         Raises:
-            UsageError: A file cannot be read, or none of its jobs is left.
-            InvalidInput: What is wrong with its lines.
+            UsageError: A file cannot be read, or no job is submitted within ``hours``.
+            InvalidInput: Lines of the files have problems; they are listed.
         """
         named: Any = self.sources[0] if is_model(self.sources[0]) else [Path(source) for source in self.sources]
         options = ReadOptions(queue_by=self.queue_by, limit=self.limit, strict=self.strict, format=self.format)
@@ -69,38 +69,38 @@ class TraceSource:
 
 @dataclass(frozen=True, slots=True)
 class PolicyText:
-    """A scheduler's configuration by name."""
+    """A policy: a scheduler's configuration as text, with a name."""
 
     name: str
     text: str | None
     """YAML; None is the built-in configuration."""
     source: str
-    """The file it comes from, or its place in the experiment."""
+    """The file of the configuration, or its place in the experiment's file, for errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """What the policies meet."""
+    """The conditions under which policies are compared: jobs, nodes, queues, performance models."""
 
     name: str
-    """Empty where there is one only."""
+    """Empty if the experiment has only one variant."""
     trace: TraceSource
     nodes: str
-    """As written; empty are the trace's own."""
+    """Node shapes as the user wrote them; empty takes the trace's nodes."""
     shapes: tuple[NodeShape, ...]
-    """Empty are the trace's own."""
+    """The same, parsed."""
     queues: tuple[Json, ...] = ()
     models: Mapping[str, Any] = field(default_factory=dict)
-    """Performance models that are switched on, as written."""
+    """Performance models, as the experiment's file has them."""
     values: Mapping[str, str] = field(default_factory=dict)
-    """In a sweep: parameter → its value here."""
+    """In a sweep: parameter → its value in this variant."""
     policies: tuple[PolicyText, ...] = ()
-    """In a sweep over what policies say: as they are here; empty are those of the experiment."""
+    """In a sweep that changes policies: the policies of this variant; else empty: those of the experiment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run of an experiment, with all that it follows from but the jobs."""
+    """One simulation of an experiment, with all its inputs except the jobs, which `trace` names."""
 
     policy: PolicyText
     variant: Variant
@@ -109,17 +109,17 @@ class Run:
 
     @property
     def label(self) -> str:
-        """Return what messages call it."""
+        """Return how messages name the run."""
         parts = (self.policy.name, self.variant.name, f"seed {self.seed}")
         return ", ".join(part for part in parts if part)
 
     @property
     def trace(self) -> TraceSource:
-        """Return where its jobs come from."""
+        """Return the source of the run's jobs."""
         return self.variant.trace.seeded(self.seed)
 
     def digest(self, trace_digest: str) -> str:
-        """Return a digest of all that the run follows from."""
+        """Return a digest of all inputs of the run; equal digests mean equal records."""
         parts = [
             _FORMAT,
             __version__,
@@ -137,7 +137,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """A whole experiment."""
+    """Policies, variants and seeds; each combination is a run."""
 
     name: str
     policies: tuple[PolicyText, ...]
@@ -145,10 +145,10 @@ class Experiment:
     seeds: tuple[int, ...] = (0,)
     fidelity: str = "objects"
     output: str = ""
-    """Folder of the results; empty where the file names none."""
+    """Folder of the results; empty if the experiment's file names none."""
 
     def runs(self) -> Iterator[Run]:
-        """Yield the runs: by variant, then seed, then policy, so that policies can be compared early."""
+        """Yield the runs by variant, then seed, then policy: so all policies of a variant and seed end early."""
         for variant in self.variants:
             for seed in self.seeds:
                 for policy in variant.policies or self.policies:
@@ -156,7 +156,7 @@ class Experiment:
 
 
 def files_digest(models: Mapping[str, Any]) -> str:
-    """Return a digest of the files that performance models name; empty where there are none."""
+    """Return a digest of the files that performance models name; empty if they name none."""
     texts = [one for fields in models.values() if isinstance(fields, Mapping) for one in fields.values()]
     paths = [Path(one) for one in texts if isinstance(one, str) and Path(one).exists()]
     found = hashlib.sha256()
@@ -168,7 +168,7 @@ def files_digest(models: Mapping[str, Any]) -> str:
 
 
 def digest_of(trace: Trace) -> str:
-    """Return a digest of a trace's jobs and machines."""
+    """Return a digest of a trace's jobs and nodes."""
     found = hashlib.sha256(msgspec.msgpack.encode(trace.jobs))
     found.update(repr(trace.nodes).encode())
     return found.hexdigest()

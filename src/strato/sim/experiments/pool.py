@@ -1,7 +1,8 @@
-"""Runs all runs of an experiment in processes beside one another; what has ended is kept, whatever happens afterwards.
+"""`run_all`: executes the runs of an experiment in parallel processes and keeps the record of each as soon as it ends.
 
-Each run is written into the folder by the process that ran it, so that a Ctrl-C, a kill of this process or a full disk
-loses only the runs that were under way. With `resume`, a run whose inputs have not changed is not run again.
+The process that executed a run writes its record into the folder, so that a Ctrl-C, a kill of this process or a full
+disk loses only the runs in progress. With ``resume``, runs whose record is there and whose inputs have not changed are
+skipped.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ from strato.sim.results.storing import read_run, write_run
 from strato.sim.traces import Trace
 
 _STEPS: Final = 200
-"""Times that the progress of one run is passed on."""
+"""How often a run reports its progress at most."""
 
 Notify = Callable[[int, Progress], None]
-"""Notified of the number of a run and how far it is."""
+"""Called with the number of a run and its progress."""
 Execute = Callable[[Run, Trace, Callable[[Progress], None] | None], RunRecord]
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A run and where its record is kept."""
+    """A run, its number in the experiment, the digest of its inputs, and the file of its record."""
 
     number: int
     run: Run
@@ -49,10 +50,10 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of an experiment's runs."""
+    """Which runs of an experiment have ended, and which have failed."""
 
     finished: tuple[Work, ...]
-    """In the order of the experiment."""
+    """The runs that have ended, in the order of the experiment."""
     total: int
     failures: Mapping[str, str]
     """Label of a run → why it failed."""
@@ -68,7 +69,7 @@ class Outcome:
         """Return the record of a run that has ended.
 
         Raises:
-            StateError: Its file was changed meanwhile.
+            StateError: Its file was damaged after it was written.
         """
         found = read_run(work.path, self.traces[work.run.trace].jobs, work.digest)
         if found is None:
@@ -77,11 +78,10 @@ class Outcome:
 
 
 def plan_work(experiment: Experiment, folder: Path) -> tuple[list[Work], dict[TraceSource, Trace]]:
-    """Read the jobs of all runs; return the runs with what they follow from.
+    """Read the traces of all runs; return the runs, with digests and files, and the traces.
 
     Raises:
-        InvalidInput: What is wrong with the traces.
-        UsageError: One cannot be read.
+        InvalidInput: Traces have problems or cannot be read; all problems are listed.
     """
     runs = list(experiment.runs())
     traces: dict[TraceSource, Trace] = {}
@@ -115,15 +115,15 @@ def run_all(
     """Run an experiment to its end, or until it is interrupted.
 
     Args:
-        experiment: What to run.
-        folder: Where records are kept; it is made.
-        cores: How many processes run at once.
-        resume: Whether runs that are kept there and whose inputs are the same are not run again.
-        show: Given how far all runs are, at most `_STEPS` times for each run.
-        execute_run: Runs one run; a function of a module, for other processes.
+        experiment: The experiment.
+        folder: Folder for the records; it is made.
+        cores: Most processes at a time.
+        resume: Whether to skip runs whose record is in the folder and whose inputs have not changed.
+        show: Called with the progress of all runs, at most `_STEPS` times for each run.
+        execute_run: Executes one run; a function of a module, so that other processes can import it.
 
     Raises:
-        InvalidInput: What is wrong with the traces.
+        InvalidInput: Traces have problems or cannot be read; all problems are listed.
         StateError: Records cannot be written.
     """
     work, traces, kept, notify = begin_work(experiment, folder, resume=resume, show=show)
@@ -136,10 +136,10 @@ def run_all(
 def begin_work(
     experiment: Experiment, folder: Path, *, resume: bool, show: Callable[[Tally], None] | None
 ) -> tuple[list[Work], dict[TraceSource, Trace], set[int], Notify | None]:
-    """Return the runs, their traces, the numbers of those that are kept, and what takes progress.
+    """Return the runs, their traces, the numbers of runs to skip, and the function to report progress to.
 
     Raises:
-        InvalidInput: What is wrong with the traces.
+        InvalidInput: Traces have problems or cannot be read; all problems are listed.
         StateError: The folder cannot be made.
     """
     work, traces = plan_work(experiment, folder)
@@ -155,7 +155,7 @@ def begin_work(
 def _shower(
     work: Sequence[Work], jobs: Mapping[int, Sequence[object]], kept: Collection[int], show: Callable[[Tally], None]
 ) -> Notify:
-    """Return what takes the progress of a run and shows that of all."""
+    """Return a function that takes the progress of one run and shows that of all."""
     tally = Tally({one.number: one.run.label for one in work}, {number: len(of) for number, of in jobs.items()}, kept)
 
     def notify(number: int, progress: Progress) -> None:
@@ -172,12 +172,12 @@ def _run_open(
     notify: Notify | None,
     execute_run: Execute,
 ) -> tuple[set[int], dict[str, str], bool]:
-    """Run what is not kept; return the numbers of what ended, what failed, and whether it was interrupted."""
+    """Execute runs; return the numbers of those that ended, the failures, and whether a Ctrl-C came."""
     if not work:
         return set(), {}, False
     if len(work) == 1:
         return _run_here(work[0], traces, notify, execute_run)
-    context = multiprocessing.get_context("spawn")  # a fork would take over locks that other threads hold
+    context = multiprocessing.get_context("spawn")  # a forked child could inherit locks that other threads hold
     receiver, sender = context.Pipe(duplex=False)
     done: set[int] = set()
     failures: dict[str, str] = {}
@@ -192,7 +192,7 @@ def _run_open(
         except KeyboardInterrupt:
             _stop(executor)
             return done, failures, True
-        except StateError:  # a full disk: no other run could be kept either
+        except StateError:  # for example a full disk: no record of another run could be written either
             _stop(executor)
             raise
     return done, failures, False
@@ -201,7 +201,7 @@ def _run_open(
 def _run_here(
     work: Work, traces: Mapping[TraceSource, Trace], notify: Notify | None, execute_run: Execute
 ) -> tuple[set[int], dict[str, str], bool]:
-    """Run a single run in this process; what is wrong with it is raised."""
+    """Execute a single run in this process; unlike in `_run_open`, its errors are raised."""
     try:
         report = None if notify is None else thinned(work.number, notify)
         write_run(work.path, execute_run(work.run, traces[work.run.trace], report), work.digest)
@@ -225,10 +225,10 @@ def _note(future: Future[None], work: Work, done: set[int], failures: dict[str, 
 
 @contextmanager
 def _relayed(receiver: Connection, sender: Connection, notify: Notify | None) -> Iterator[None]:
-    """Pass on what the processes report, in a thread, until the end.
+    """Call ``notify`` in a thread with the messages of the processes, until the context ends.
 
-    Messages are shorter than the size up to which writes to a pipe are atomic, so that no lock is needed that a killed
-    process could hold forever.
+    The processes share the sending end without a lock: their messages are so short that writes to a pipe are atomic. A
+    process that was killed while it held a lock would block all others for ever.
     """
 
     def relay() -> None:
@@ -248,9 +248,9 @@ def _relayed(receiver: Connection, sender: Connection, notify: Notify | None) ->
 
 
 def _stop(executor: Executor) -> None:
-    """End what runs and forget what waits.
+    """Terminate the processes and cancel the runs that have not begun.
 
-    The executor itself cancels what waits: it does not expect to find a future cancelled when its processes are gone.
+    The executor cancels these itself, before the processes end: it fails on a future that somebody else cancelled.
     """
     executor.shutdown(wait=False, cancel_futures=True)
     for process in multiprocessing.active_children():
@@ -258,18 +258,18 @@ def _stop(executor: Executor) -> None:
 
 
 _sender: Connection | None = None
-"""In a process of its own: where it reports how far it is."""
+"""In a process of the pool: the pipe to report progress to."""
 
 
 def _begin(sender: Connection) -> None:
-    global _sender  # a pool hands connections to its processes by an initializer alone
+    global _sender  # a pool can pass a connection to its processes only through the initializer
     _sender = sender
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process decides what a Ctrl-C means
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C reaches all processes; the parent handles it for all
     threading.Thread(target=_end_with_parent, name="first process's end", daemon=True).start()
 
 
 def _end_with_parent() -> None:
-    """End this process when the first one is gone: a pool's processes would wait for work forever."""
+    """End this process when its parent has ended; else it would wait for work for ever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
@@ -292,7 +292,7 @@ def _send(number: int, progress: Progress) -> None:
 
 
 def thinned(number: int, notify: Notify) -> Callable[[Progress], None]:
-    """Return what notifies of a run's progress only now and then."""
+    """Return a function that passes a run's progress on to ``notify`` at most `_STEPS` times."""
     last = -1
 
     def report(progress: Progress) -> None:

@@ -1,4 +1,4 @@
-"""Queues of a simulation: from a file of manifests, a list of them, or specs by name."""
+"""`read_queues`: reads the queues of a simulation from a file of manifests, a list of them, or specs by name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def text_of(path: Path) -> str:
     """Return the text of a small file.
 
     Raises:
-        UsageError: It cannot be read, or is too long.
+        UsageError: The file cannot be read, or is too large.
     """
     try:
         with path.open("rb") as file:
@@ -37,12 +37,12 @@ def read_queues(given: Any, where: str, folder: Path) -> tuple[dict[str, Any], .
 
     Args:
         given: The name of a file, a list of manifests, specs by name, or None.
-        where: Place of it, for errors.
-        folder: In which the file is looked for.
+        where: The place of ``given``, for errors.
+        folder: The folder of the file.
 
     Raises:
         UsageError: The file cannot be read.
-        InvalidInput: What is wrong with them.
+        InvalidInput: The manifests have problems; all are listed.
     """
     if given is None:
         return ()

@@ -1,4 +1,4 @@
-"""The results of an experiment: every run's report, policies side by side over seeds, jobs compared pair by pair."""
+"""`Results`: the report of every run, the metrics of each policy over seeds, and waits compared job by job."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ METRICS: Final[dict[str, Callable[[Report], float]]] = {
     "pods evicted": lambda report: float(report.evictions.pods),
     "jobs that never started": lambda report: float(report.never_started),
 }
-"""What policies are compared by."""
+"""The metrics by which policies are compared: name → its value in a report."""
 _MOST_QUEUES: Final = 12
-"""Queues with a column of the table."""
+"""Most queues that have a column in the table."""
 
 
 class RunResult(msgspec.Struct, frozen=True):
-    """One run."""
+    """The report of one run."""
 
     policy: str
     variant: str
     seed: int
     parameters: dict[str, str]
-    """In a sweep: what was varied."""
+    """In a sweep: parameter → its value in this run."""
     report: Report
 
 
@@ -47,27 +47,27 @@ Sink = Callable[[RunResult, RunRecord], None]
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """One policy under one variant, over its seeds."""
+    """The metrics of one policy under one variant, over its seeds."""
 
     policy: str
     variant: str
     parameters: dict[str, str]
     seeds: int
     metrics: dict[str, Estimate]
-    """With Student's intervals of 95 %."""
+    """Mean of each metric, with Student's interval of 95 %."""
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """Two runs of the same jobs, job by job: a policy against the first one, or a variant against the first one."""
+    """The waits of the same jobs in two runs: of a policy and the first one, or of a variant and the first one."""
 
     variant: str
-    """Of both, where two policies are compared; empty where two variants are."""
+    """The variant of both policies; empty if two variants are compared."""
     seed: int
     waits: PairedDifference
 
 
 class Results(msgspec.Struct, frozen=True):
-    """Everything that an experiment gave; no wall-clock time in it, so that equal inputs give equal bytes."""
+    """The results of an experiment. They hold no wall-clock time, so equal inputs give equal bytes."""
 
     experiment: str
     trace: str
@@ -77,7 +77,7 @@ class Results(msgspec.Struct, frozen=True):
     summaries: list[Summary]
     differences: list[Difference]
     failures: dict[str, str]
-    """Run → why it has no result."""
+    """Label of a run → why it failed."""
 
     def to_json(self) -> bytes:
         """Write as JSON."""
@@ -93,12 +93,12 @@ class Results(msgspec.Struct, frozen=True):
 
 
 def results_of(experiment: Experiment, outcome: Outcome, sink: Sink | None = None) -> tuple[Results, list[RunDigest]]:
-    """Sum up an experiment's runs, one after the other, so that only one record is in memory at a time.
+    """Compute the results of an experiment, reading one record after the other to hold only one in memory.
 
     Args:
-        experiment: What was run.
-        outcome: What became of it.
-        sink: Given each run and its record, too.
+        experiment: The experiment.
+        outcome: Its ended runs.
+        sink: Called with each run's result and record.
 
     Raises:
         StateError: A record was damaged after it was written.
@@ -136,7 +136,7 @@ def results_of(experiment: Experiment, outcome: Outcome, sink: Sink | None = Non
 
 
 def summaries(runs: Sequence[RunResult]) -> list[Summary]:
-    """Return each policy under each variant over its seeds."""
+    """Return the metrics of each policy under each variant, over its seeds."""
     grouped: dict[tuple[str, str], list[RunResult]] = {}
     for run in runs:
         grouped.setdefault((run.variant, run.policy), []).append(run)
@@ -153,9 +153,9 @@ def summaries(runs: Sequence[RunResult]) -> list[Summary]:
 
 
 def differences(digests: Sequence[RunDigest]) -> list[Difference]:
-    """Return how each policy's waits differ from those of the first, by variant and seed.
+    """Return how each policy's waits differ from those of the first policy, by variant and seed.
 
-    Of a single policy, variants are compared that have the same jobs.
+    If there is only one policy, its variants with the same jobs are compared with the first variant.
     """
     is_one = len({digest.policy for digest in digests}) == 1
     grouped: dict[tuple[str, int], list[RunDigest]] = {}
@@ -167,7 +167,7 @@ def differences(digests: Sequence[RunDigest]) -> list[Difference]:
             if [job.submit_seconds for job in first.report.job_list] != [
                 job.submit_seconds for job in other.report.job_list
             ]:
-                continue  # variants with traces of their own
+                continue  # the variants have different traces
             names = [one.variant if is_one else one.policy for one in (first, other)]
             waits = paired(names[0], first.waits, names[1], other.waits)
             if waits is not None:
@@ -219,7 +219,7 @@ def _by_queue(results: Results) -> list[str]:
 
 
 def _by_pair(results: Results) -> list[str]:
-    """Compare jobs pair by pair, where there is one seed; with several the intervals above are what counts."""
+    """Return the table of waits compared job by job; empty with several seeds, where the intervals over seeds count."""
     if not results.differences or len({run.seed for run in results.runs}) > 1:
         return []
     rows = []
@@ -270,6 +270,6 @@ def sweep_table(results: Results) -> str:
 
 
 def row_of(run: RunResult) -> tuple[dict[str, str | int], dict[str, float]]:
-    """Return what a table of runs calls a run, and the numbers that it is summed up by."""
+    """Return the keys and the metrics of a run as columns of a table of runs."""
     keys: dict[str, str | int] = {"policy": run.policy, "variant": run.variant, "seed": run.seed, **run.parameters}
     return keys, {name: metric(run.report) for name, metric in METRICS.items()}

@@ -1,4 +1,4 @@
-"""Sweeps: an experiment at every point of a grid of parameters; each point is a variant, so all else is as usual.
+"""`sweep`: makes an experiment whose variants are the points of a grid of parameters.
 
 Parameters, as written before ``=`` on a command line:
 
@@ -37,18 +37,18 @@ _BASE: Final = "variants"
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """What is varied."""
+    """A parameter of a sweep."""
 
     name: str
     values: tuple[str, ...]
-    """As written, at least one."""
+    """Its values as the user wrote them, at least one."""
 
 
 def parse_parameter(text: str) -> Parameter:
     """Read ``NAME=VALUE,VALUE,…``.
 
     Raises:
-        InvalidInput: What is wrong with it.
+        InvalidInput: The text is no parameter with values.
     """
     name, equals, rest = text.partition("=")
     name = name.strip()
@@ -71,13 +71,13 @@ def sweep(document: Mapping[str, Any], name: str, folder: Path, parameters: Sequ
     """Return the experiment at all points of a grid.
 
     Args:
-        document: The experiment as its file says it; its variants are not used.
-        name: Of the file, for errors.
-        folder: In which the files that it names are looked for.
-        parameters: What is varied; the grid is their product.
+        document: The content of the experiment's file; its variants are not used.
+        name: The file's name, for errors.
+        folder: The folder in which files are that the document names.
+        parameters: The parameters; the grid is the product of their values.
 
     Raises:
-        InvalidInput: What is wrong with the experiment or a parameter, by place.
+        InvalidInput: The experiment or a parameter has problems; all are listed with their places.
     """
     base = {key: value for key, value in document.items() if key != _BASE}
     whole = parse_document(base, name, folder)
@@ -103,7 +103,7 @@ def _names(parameters: Sequence[Parameter]) -> list[str]:
 def _variant(
     base: Mapping[str, Any], name: str, folder: Path, values: Mapping[str, str], problems: list[Problem]
 ) -> Variant | None:
-    """Return the variant of one point; what is wrong is noted."""
+    """Return the variant of one point of the grid; problems are added to the list."""
     document = deepcopy(dict(base))
     try:
         for parameter, value in values.items():
@@ -179,7 +179,7 @@ def _set_policy(document: dict[str, Any], folder: Path, parameter: str, value: s
 
 
 def _set_argument(config: Any, plugin: str, key: str, value: Any) -> bool:
-    """Set an argument wherever a configuration names the plugin; return whether it does."""
+    """Set an argument of a plugin at each place where a configuration has it; return whether there is one."""
     found = False
     tiers = config.get("tiers") if isinstance(config, dict) else None
     for tier in tiers if isinstance(tiers, list) else []:

@@ -1,4 +1,4 @@
-"""How far an experiment is: a line of text from what its runs report. Pure; time comes as an argument."""
+"""`Tally`: sums up the progress of an experiment's runs as a line of text. Pure; time comes as an argument."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from strato.sim.progress import Progress
 from strato.units import human_duration
 
 _SETTLED_RATIO = 0.01
-"""Before so much is done the rest cannot be estimated."""
+"""Share of the jobs that must have ended before the remaining time is estimated."""
 
 
 class Tally:
     """Sums up the progress of all runs.
 
     Args:
-        labels: Of each run, by number.
-        jobs: How many each run has.
-        kept: Numbers of the runs that ended before.
+        labels: Number of a run → its label.
+        jobs: Number of a run → how many jobs it has.
+        kept: Numbers of the runs that are skipped because an earlier process ended them.
     """
 
     def __init__(self, labels: Mapping[int, str], jobs: Mapping[int, int], kept: Collection[int] = ()) -> None:
@@ -29,7 +29,7 @@ class Tally:
         self._last = -1
 
     def note(self, number: int, progress: Progress) -> None:
-        """Take what a run reports."""
+        """Take the progress of a run."""
         self._seen[number] = progress
         self._last = number
 
@@ -39,7 +39,7 @@ class Tally:
         return self._finished() == sum(self._jobs.values())
 
     def line(self, elapsed_seconds: float) -> str:
-        """Return one line: the run that reported last, jobs done of all, their rate and an estimate of the rest."""
+        """Return a line with the run that reported last, the jobs ended of all, their rate, and the time left."""
         last = self._seen.get(self._last)
         if last is None:
             return ""
@@ -58,7 +58,7 @@ class Tally:
         return ", ".join(parts)
 
     def bar(self, width: int) -> str:
-        """Return a bar of so many signs."""
+        """Return a progress bar of so many characters."""
         total = sum(self._jobs.values())
         full = width * self._finished() // total if total else width
         return "█" * full + "░" * (width - full)

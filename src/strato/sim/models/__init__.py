@@ -1,8 +1,8 @@
-"""Performance models: how fast a job runs where its pods are, what a start costs, what an eviction loses.
+"""Performance models: give the speed of a job by the placement of its pods, its start delay, and its loss on eviction.
 
-A trace gives one run time per job: what it took on the machine it was recorded on. An experiment may switch on models
-that change it. The engine asks them whenever a job's pods, nodes or neighbours change; models keep nothing between
-calls, so that the same decisions take the same time.
+A trace gives each job one run time, as on the cluster where it was recorded. An experiment may name models that change
+it. `WorkClock` calls them whenever a job's pods, nodes or neighbours change. Models keep no state between calls, so
+equal decisions give equal run times.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ class Neighbour:
 
     job: TraceJob
     shared_pods: int
-    """Pods of the job in question that run on a node together with it."""
+    """Number of pods of the job in question that have a pod of this job on their node."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunningJob:
-    """A job some of whose pods run."""
+    """A job with at least one running pod."""
 
     job: TraceJob
     nodes: tuple[int, ...]
-    """Row of the node of each running pod; its length is the number of running pods."""
+    """The node of each running pod, as its row in the World; as long as the number of running pods."""
     labels: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
-    """Row of a node → its labels; a row without any may be absent."""
+    """Row of a node → its labels; nodes without labels may be absent."""
     neighbours: tuple[Neighbour, ...] = ()
     """Filled in only for a model that `sees_neighbours`."""
 
@@ -44,52 +44,52 @@ class PodStart:
 
     job: TraceJob
     pod: int
-    """Its number within its job, from 0."""
+    """The pod's index in its job, from 0."""
     attempt: int
-    """How often it was started before, from 0."""
+    """How often the pod was started before."""
     first_on_node: bool
     """Whether no pod of its application was on the node before, so that its image must be pulled."""
 
 
 class PerformanceModel(Protocol):
-    """What the engine asks. Every method is pure: equal arguments, equal answer."""
+    """Determines run times in place of the trace. Every method is pure: equal arguments give equal answers."""
 
     @property
     def sees_neighbours(self) -> bool:
-        """Whether `rate` reads `RunningJob.neighbours`; the engine then asks again when they change."""
+        """Whether `rate` reads `RunningJob.neighbours`; if so, `WorkClock` calls it again when they change."""
 
     def rate(self, running: RunningJob) -> float:
-        """Return the seconds of the trace's run time that pass in one second; 1 is as recorded, 0 stands still."""
+        """Return how many seconds of the trace's run time a job does in a second: 1 as recorded, 0 no progress."""
 
     def start_seconds(self, start: PodStart) -> float:
         """Return the time from a pod's bind to the beginning of its work, at least 0."""
 
     def kept_seconds(self, job: TraceJob, done_seconds: float) -> float:
-        """Return how much of the work done survives when its job is evicted, in [0, ``done_seconds``]."""
+        """Return how much of a job's work is kept when a pod of it is evicted, in [0, ``done_seconds``]."""
 
 
 class Combined:
-    """Several models as one: rates multiply, starts add up, the least that any keeps is kept."""
+    """Several models as one: multiplies rates, adds start delays, and keeps the least work that any model keeps."""
 
     def __init__(self, models: Sequence[PerformanceModel]) -> None:
         self._models = tuple(models)
 
     @property
     def sees_neighbours(self) -> bool:
-        """Whether any does."""
+        """Whether any of the models reads neighbours."""
         return any(model.sees_neighbours for model in self._models)
 
     def rate(self, running: RunningJob) -> float:
-        """Return the product."""
+        """Return the product of the rates."""
         product = 1.0
         for model in self._models:
             product *= model.rate(running)
         return product
 
     def start_seconds(self, start: PodStart) -> float:
-        """Return the sum."""
+        """Return the sum of the start delays."""
         return sum(model.start_seconds(start) for model in self._models)
 
     def kept_seconds(self, job: TraceJob, done_seconds: float) -> float:
-        """Return the least."""
+        """Return the least work that any model keeps."""
         return min((model.kept_seconds(job, done_seconds) for model in self._models), default=done_seconds)

@@ -1,4 +1,4 @@
-"""Elastic jobs and checkpoints: how fast a job is with some of its members, and what of its work an eviction leaves."""
+"""Models of elastic jobs (speed by number of running members) and of checkpoints (work that an eviction loses)."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from strato.sim.traces import TraceJob
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elastic:
-    """Speed by the number of members that run, relative to all of them.
+    """Speed of a job by the number of its running members, relative to the speed with all.
 
-    A part of the work that only one member does makes few members faster than their share (Amdahl). A table of measured
-    speeds by application takes its place; between its entries lines are drawn, beyond them the last is taken.
+    By Amdahl's law: one member alone does a part of the work, so few members are faster than their number suggests. An
+    application with a table of measured speeds takes these: linear between the entries, constant beyond the last.
     """
 
     serial_ratio: float = 0.0
-    """Part of the run time with all members in which only one works. Range [0, 1]."""
+    """Part of the run time, with all members, in which only one member works. Range [0, 1]."""
     speed_of: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
-    """By application: number of members → speed, in any unit."""
+    """Application → number of members → measured speed, in any unit."""
 
     @property
     def sees_neighbours(self) -> bool:
@@ -30,7 +30,7 @@ class Elastic:
         return False
 
     def rate(self, running: RunningJob) -> float:
-        """Return the speed of those that run, relative to that of all replicas."""
+        """Return the speed with the running members, relative to that with all replicas."""
         job, members = running.job, len(running.nodes)
         if members == 0:
             return 0.0
@@ -51,7 +51,7 @@ class Elastic:
 
 
 def interpolated(speeds: Mapping[int, float], members: int) -> float:
-    """Return a speed between those of a table; through the origin below its first entry."""
+    """Return the speed for a number of members, linear between a table's entries and from 0 to its first."""
     known = sorted(speeds)
     if members <= known[0]:
         return speeds[known[0]] * members / known[0]
@@ -64,14 +64,14 @@ def interpolated(speeds: Mapping[int, float], members: int) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoints:
-    """Work is saved at intervals; an eviction loses what was done since, and the restart reads it back."""
+    """Jobs save their work at intervals; an eviction loses the work since the last checkpoint, a restart reads it."""
 
     interval_seconds: float
-    """Of work between two checkpoints; 0 never saves."""
+    """Work between two checkpoints, in seconds; 0 saves never."""
     cost_seconds: float = 0.0
-    """Of each checkpoint, in which nothing else is done."""
+    """Time to save a checkpoint, in which no work is done."""
     restore_seconds: float = 0.0
-    """Of a start that is not the first."""
+    """Time to read the checkpoint at each start but the first."""
 
     @property
     def sees_neighbours(self) -> bool:
@@ -89,7 +89,7 @@ class Checkpoints:
         return self.restore_seconds if start.attempt and self.interval_seconds else 0.0
 
     def kept_seconds(self, job: TraceJob, done_seconds: float) -> float:
-        """Return what was done at the last checkpoint."""
+        """Return the work done until the last checkpoint."""
         if not self.interval_seconds:
             return 0.0
         return min(done_seconds, math.floor(done_seconds / self.interval_seconds) * self.interval_seconds)

@@ -1,4 +1,4 @@
-"""GPUs of different models and jobs that share them, by measured throughputs (Gavel, OSDI 2020)."""
+"""Models of speed by GPU model and beside jobs on the same node, by measured throughputs (Gavel, OSDI 2020)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from strato.sim.traces import TraceJob
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSpeed:
-    """How fast a job is on the GPUs it got, relative to those it was recorded on."""
+    """Speed of a job on the GPUs of its nodes, relative to the GPUs on which the trace was recorded."""
 
     throughputs: Throughputs
     recorded_on: str
-    """Model whose run times the trace has."""
+    """GPU model on which the trace was recorded."""
     label: str
-    """Of nodes, with the model of their GPUs; its value in lower case is looked up."""
+    """Label of nodes whose value, in lower case, is their GPU model in ``throughputs``."""
 
     @property
     def sees_neighbours(self) -> bool:
@@ -25,7 +25,7 @@ class GpuSpeed:
         return False
 
     def rate(self, running: RunningJob) -> float:
-        """Return the speed of the slowest member: training waits for it. 1 where nothing was measured."""
+        """Return the speed of the slowest member, as training waits for it; 1 for GPUs that were not measured."""
         kind = JobKind(running.job.application, running.job.replicas)
         recorded = self.throughputs.on(self.recorded_on, kind)
         if not recorded:
@@ -48,13 +48,13 @@ class GpuSpeed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoLocation:
-    """How jobs slow one another down that run on the same nodes."""
+    """Slow-down of jobs that run on the same node."""
 
     throughputs: Throughputs
     model: str
-    """Of the GPUs that was measured on."""
+    """GPU model whose measured throughputs are used."""
     unknown_rate: float = 1.0
-    """Beside a job with which it was not measured. Range (0, 1]."""
+    """Rate of a job beside one with which it was not measured. Range (0, 1]."""
 
     @property
     def sees_neighbours(self) -> bool:
@@ -62,7 +62,7 @@ class CoLocation:
         return True
 
     def rate(self, running: RunningJob) -> float:
-        """Return what is left beside the worst neighbour; members without one wait for those with."""
+        """Return the rate beside the worst neighbour of any member, as the other members wait for that one."""
         mine = JobKind(running.job.application, running.job.replicas)
         alone = self.throughputs.on(self.model, mine)
         beside = self.throughputs.beside.get(self.model, {})

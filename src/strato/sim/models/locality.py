@@ -1,4 +1,4 @@
-"""What spreading a gang over nodes costs, by measured step times of placements (Pollux, OSDI 2021)."""
+"""Model of the slow-down of gangs that are spread over nodes, by measured step times (Pollux, OSDI 2021)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PROBLEMS: Final = 20
 
 
 class Spread(NamedTuple):
-    """A placement as far as it counts here: GPUs, and nodes they are on."""
+    """A placement of a gang: its number of GPUs, and the number of nodes that they are on."""
 
     gpus: int
     nodes: int
@@ -29,13 +29,13 @@ class Spread(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlacementProfile:
-    """Step times of one application by placement."""
+    """Slow-downs of one application by placement."""
 
     slowdown: Mapping[Spread, float]
-    """By GPUs and nodes: step time relative to the fewest nodes that were measured with so many GPUs; ≥ 1."""
+    """Step time relative to that of as many GPUs on the fewest nodes that were measured; ≥ 1."""
 
     def of(self, spread: Spread) -> float:
-        """Return the slow-down of a placement; of the nearest one measured where it was not itself."""
+        """Return the slow-down of a placement, or that of the nearest measured one if it was not measured."""
         found = self.slowdown.get(spread)
         if found is None and self.slowdown:
             found = self.slowdown[min(self.slowdown, key=lambda known: _distance(known, spread))]
@@ -48,12 +48,12 @@ def _distance(known: Spread, wanted: Spread) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Locality:
-    """Gangs are slower the more nodes they are spread over."""
+    """Speed of gangs by the number of nodes that they are spread over."""
 
     profiles: Mapping[str, PlacementProfile]
-    """By application."""
+    """Application → its profile."""
     default: str = ""
-    """Application whose profile those have that were not measured; empty leaves them as they are."""
+    """Application whose profile is used for those without one; empty does not slow these down."""
 
     @property
     def sees_neighbours(self) -> bool:
@@ -61,7 +61,7 @@ class Locality:
         return False
 
     def rate(self, running: RunningJob) -> float:
-        """Return one over the slow-down of the placement."""
+        """Return the reciprocal of the placement's slow-down."""
         profile = self.profiles.get(running.job.application) or self.profiles.get(self.default)
         if profile is None or not running.nodes:
             return 1.0
@@ -81,8 +81,8 @@ def read_profiles(folder: Path) -> dict[str, PlacementProfile]:
     """Read the folders of applications, each with ``placements.csv``, as Pollux publishes them.
 
     Raises:
-        UsageError: There are none, or one cannot be read.
-        InvalidInput: What is wrong in which line.
+        UsageError: The folder has no profile, or one cannot be read.
+        InvalidInput: Profiles have problems; they are listed with their lines.
     """
     files = sorted(folder.glob("*/placements.csv")) if os.path.isdir(folder) else []
     if not files:

@@ -1,4 +1,4 @@
-"""`WorkClock`: how far jobs are under a performance model, and when each will have ended."""
+"""`WorkClock`: keeps how much work each job has done under a performance model, and computes when each will end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from strato.sim.traces import TraceJob
 
 
 class _Work:
-    """One job: what it has done, and how fast it goes on."""
+    """One job: the work done (``done``) at an instant (``at``), in seconds of the trace's run time, and its speed."""
 
     __slots__ = ("at", "done", "nodes", "rate")
 
@@ -23,15 +23,15 @@ class _Work:
 
 
 class WorkClock:
-    """Counts the work of jobs. A job has ended when its run time of the trace is done; its pods end together.
+    """Counts the work of jobs. A job ends, with all its pods, when it has done the run time that the trace gives it.
 
-    A job of which fewer pods run than it needs stands still. When one of its pods is evicted or lost, the job goes back
-    to what the model says it keeps.
+    While fewer pods run than the job needs, it does no work. When one of its pods is evicted or lost, its work is set
+    back to what the model keeps.
 
     Args:
-        model: Says how fast jobs run.
-        jobs: Of the trace, by row.
-        labels: Of nodes, by row.
+        model: Gives the speed of jobs.
+        jobs: The trace's jobs, by row.
+        labels: Row of a node → its labels.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class WorkClock:
         self._images: set[tuple[str, int]] = set()
 
     def start_seconds(self, row: int, pod: int, node: int) -> float:
-        """Return how long a pod that was bound takes until it works; the node has its image from then on."""
+        """Return how long a pod takes from bind to work, and record that its node has the image now."""
         job = self._jobs[row]
         image = job.application or job.name, node
         first, attempt = image not in self._images, self._attempts.get((row, pod), 0)
@@ -55,7 +55,7 @@ class WorkClock:
         return self._model.start_seconds(PodStart(job, pod, attempt, first))
 
     def begin(self, row: int, pods: Iterable[tuple[int, int]], now: float) -> set[int]:
-        """Note that pods of a job work from now on, as numbers and nodes; return the jobs whose end has moved."""
+        """Begin the work of pods of a job, given as indexes and nodes; return the jobs whose end changes."""
         work = self._work.setdefault(row, _Work())
         touched = set()
         for pod, node in pods:
@@ -66,7 +66,7 @@ class WorkClock:
         return self._changed(row, touched, now)
 
     def leave(self, row: int, pod: int, now: float) -> set[int]:
-        """Note that a pod was evicted or lost; return the jobs whose end has moved."""
+        """Record that a pod was evicted or lost; return the jobs whose end changes."""
         work = self._work.get(row)
         if work is None or pod not in work.nodes:
             return set()
@@ -75,7 +75,7 @@ class WorkClock:
         return self._changed(row, {self._take_off(row, work, pod)}, now)
 
     def end(self, row: int, now: float) -> set[int]:
-        """Note that a job has ended; return the other jobs whose end has moved."""
+        """Record that a job has ended; return the other jobs whose end changes."""
         work = self._work.pop(row, None)
         if work is None:
             return set()
@@ -83,7 +83,7 @@ class WorkClock:
         return self._changed(row, nodes, now) - {row}
 
     def remaining_seconds(self, row: int) -> float:
-        """Return how long a job still runs as things are; infinite while it stands still."""
+        """Return how long a job still runs at its present speed; infinite while it does no work."""
         work = self._work.get(row)
         if work is None or work.rate <= 0.0:
             return math.inf

@@ -1,4 +1,4 @@
-"""Performance models as an experiment's file switches them on: one mapping, a key for each model."""
+"""`read_models`: reads the performance models of an experiment's file, a mapping with a key for each model."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from strato.units import duration_seconds
 
 _LABEL: Final = FgdArgs().label
 _PATHS: Final = ("profiles", "throughputs")
-"""Fields that are paths."""
+"""Fields of models that hold paths."""
 
 
 class _Fields:
-    """Reads the fields of one model; what is wrong or unknown is noted."""
+    """Reads the fields of one model; wrong values and unknown fields are added to the problems."""
 
     def __init__(self, where: str, written: Any, folder: Path, problems: list[Problem]) -> None:
         self._where = where
@@ -97,15 +97,15 @@ class _Fields:
 
 
 def read_models(written: Mapping[str, Any], folder: Path, where: str = "models") -> PerformanceModel | None:
-    """Read what an experiment switches on; None when that is nothing.
+    """Read the performance models of an experiment; None if it has none.
 
     Args:
-        written: Names of models with their fields.
-        folder: Where paths begin.
-        where: Names the mapping in problems.
+        written: Name of a model → its fields.
+        folder: The folder to which paths are relative.
+        where: How problems name the mapping.
 
     Raises:
-        InvalidInput: Everything that is wrong.
+        InvalidInput: The models have problems; all are listed.
     """
     problems: list[Problem] = []
     models: list[PerformanceModel] = []
@@ -123,7 +123,7 @@ def read_models(written: Mapping[str, Any], folder: Path, where: str = "models")
 
 
 def seen_from_here(written: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return what is written with its paths beginning where the process is."""
+    """Return the models with their paths relative to the working directory instead of ``folder``."""
     found = {}
     for name, fields in written.items():
         paths = {}
@@ -228,4 +228,4 @@ MODELS: Final[Mapping[str, Callable[[_Fields], PerformanceModel | None]]] = {
     "gpuSpeed": _gpu_speed,
     "coLocation": _co_location,
 }
-"""By their names in an experiment's file."""
+"""Name of a model in an experiment's file → the function that reads it."""

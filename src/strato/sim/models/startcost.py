@@ -1,4 +1,4 @@
-"""What a pod's start costs: pulling its image where it is not yet, and a time until it works, from a distribution."""
+"""Model of the start delay of pods: an image pull, if the node lacks the image, and a random time until they work."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from strato.sim.traces import TraceJob
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartCost:
-    """Seconds between a pod's bind and its work; the same pod of the same seed always takes the same time."""
+    """Time between a pod's bind and its work; the same for the same pod, attempt and seed."""
 
     pull_seconds: float = 0.0
-    """To pull an image to a node that has not had it."""
+    """Time to pull an image to a node that does not have it."""
     pull_seconds_of: Mapping[str, float] = field(default_factory=dict)
-    """By application, in place of `pull_seconds`."""
+    """Application → its time to pull, in place of `pull_seconds`."""
     median_seconds: float = 0.0
-    """Median of the time to start."""
+    """Median of the time to start, after the pull."""
     spread: float = 0.0
     """Standard deviation of its logarithm: 0 is always the median, 0.5 has nine in ten within a factor of 2.3."""
     most_seconds: float = math.inf
@@ -32,11 +32,11 @@ class StartCost:
         return False
 
     def rate(self, running: RunningJob) -> float:
-        """Return 1: what runs, runs as recorded."""
+        """Return 1, as this model does not change the speed."""
         return 1.0
 
     def start_seconds(self, start: PodStart) -> float:
-        """Return the pull, if any, and a draw from a log-normal distribution."""
+        """Return the sum of the time to pull, if any, and a draw from a log-normal distribution."""
         job = start.job
         pull = self.pull_seconds_of.get(job.application, self.pull_seconds) if start.first_on_node else 0.0
         if not self.median_seconds or not self.spread:

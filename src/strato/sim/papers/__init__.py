@@ -1,5 +1,5 @@
-"""Tables of papers, computed anew: `strato sim reproduce NAME` runs one and compares it with what was published.
+"""Reproduces tables of papers: `strato sim reproduce NAME` computes one and compares it with the published numbers.
 
-One file per paper makes a `Reproduction` of `outcome`; `registry.PAPERS` lists them. They use the scheduler's own cycle
-and plugins; what a paper's artefact does besides (how pods are drawn, what is measured when) is followed here.
+One file per paper makes a `Reproduction` (`outcome`); `registry.PAPERS` lists them. The scheduler's own cycle and
+plugins make the decisions. How a paper's artefact draws pods and what it measures when is programmed again in its file.
 """

@@ -1,6 +1,6 @@
-"""Pods that arrive one by one and never leave: each gets one cycle of the scheduler, and goes away if it does not fit.
+"""`Arrivals`: fills a cluster with pods that arrive one by one and never end; one that fits nowhere is removed at once.
 
-How the experiments of GPU-sharing papers fill a cluster. The world and the cycle are those of production.
+The experiments of papers on GPU sharing fill a cluster like this. World and cycle are those of the real scheduler.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _JOB: Final = "job"
 
 
 class ArrivingPod(NamedTuple):
-    """What a pod asks for."""
+    """Requests and annotations of a pod."""
 
     requests: Mapping[str, str]
     annotations: Mapping[str, str]
 
 
 def config_of(plugins: Sequence[Json]) -> Config:
-    """Return a configuration of one tier that only allocates."""
+    """Return a configuration with the action allocate only and the plugins in one tier."""
     return config_from({"actions": "allocate", "tiers": [{"plugins": list(plugins)}]})
 
 
@@ -44,9 +44,9 @@ class Arrivals:
     """A cluster that fills up.
 
     Args:
-        nodes: Its machines; the first of equals is taken first where a plugin says so.
+        nodes: Its nodes; a plugin that breaks ties by order takes the first of equals.
         config: The policy.
-        seed: Decides what the policy leaves to chance.
+        seed: Seeds the scheduler's random numbers.
     """
 
     def __init__(self, nodes: Sequence[NodeShape], config: Config, seed: int) -> None:
@@ -61,16 +61,16 @@ class Arrivals:
 
     @property
     def world(self) -> World:
-        """What the scheduler knows."""
+        """The scheduler's World."""
         return self._world
 
     def arrive(self, pods: Sequence[ArrivingPod], per_cycle: int = 4000) -> list[str]:
-        """Have pods arrive one after the other; return for each the node it was bound to, empty when it has gone.
+        """Place pods one after the other; return the node of each, empty for those that fitted nowhere.
 
         Args:
-            pods: In their order.
-            per_cycle: How many are decided in one cycle, one after the other; no node loses a pod meanwhile, so that
-                it is the same as a cycle for each.
+            pods: The pods, in the order in which they arrive.
+            per_cycle: Pods that one cycle decides, in their order. As no pod ends meanwhile, the decisions are those of
+                one cycle for each pod.
         """
         nodes: list[str] = []
         for first in range(0, len(pods), per_cycle):
@@ -78,7 +78,7 @@ class Arrivals:
         return nodes
 
     def share_out(self, jobs: Mapping[str, Sequence[ArrivingPod]]) -> list[str]:
-        """Have jobs arrive together, the first in the mapping first; return whose pods were placed, in that order."""
+        """Let jobs arrive together, and run one cycle; return the job of each pod placed, in the order of placement."""
         for job, pods in jobs.items():
             name = self._next_name()
             self._add(name, job, pods)

@@ -1,8 +1,9 @@
-"""First come, first served, with and without EASY backfilling, on a machine that is nothing but processors.
+"""First come, first served, with and without EASY backfilling, on a machine of equal processors without nodes.
 
-The textbook's algorithm, for comparison with the plugin ``easy``, which knows nodes: when the first job of the queue
-does not fit, the moment is found at which enough running jobs will have ended by their estimates; a later job starts at
-once if it will have ended then, or takes processors that are spare even then.
+This is the algorithm of the textbooks, for comparison with the plugin ``easy``, which knows nodes. When the first job
+of the queue does not fit, it gets a reservation for the instant at which, by their estimates, enough running jobs will
+have ended. A later job may start now if it ends before that instant, or if it needs only processors that the first job
+will not need.
 
 Source: Lifka (1995); Mu'alem and Feitelson, "Utilization, Predictability, Workloads, and User Runtime Estimates in
 Scheduling the IBM SP2 with Backfilling" (2001).
@@ -16,7 +17,7 @@ from typing import NamedTuple
 
 
 class Submitted(NamedTuple):
-    """A job."""
+    """A job as the algorithm needs it."""
 
     submit_seconds: float
     run_seconds: float
@@ -25,7 +26,7 @@ class Submitted(NamedTuple):
 
 
 class _Machine:
-    """What runs, by its end and by when it should end."""
+    """The free processors and the running jobs, with their real and their estimated ends."""
 
     def __init__(self, processors: int) -> None:
         self.free = processors
@@ -47,14 +48,14 @@ class _Machine:
             self.free += self._expected.pop(number)[1]
 
     def reservation(self, wanted: int, now: float) -> tuple[float, int]:
-        """Return when so many processors will be free, and how many are spare then."""
+        """Return when so many processors will be free by estimates, and how many more than these will be free then."""
         free, shadow = self.free, float("inf")
         for end, processors in sorted((max(end, now), count) for end, count in self._expected.values()):
             if end > shadow:
                 break
             free += processors
             if free >= wanted:
-                shadow = end  # what else ends then is spare
+                shadow = end  # goes on, as processors of further jobs that end at this instant are spare
         return shadow, max(0, free - wanted)
 
 
@@ -62,9 +63,9 @@ def waits(jobs: Sequence[Submitted], processors: int, *, backfill: bool) -> list
     """Return how long each job waits.
 
     Args:
-        jobs: By submission; each fits on the machine.
-        processors: Of the machine.
-        backfill: Whether later jobs may pass a blocked one that they do not delay.
+        jobs: The jobs, ordered by submission; each fits on the machine.
+        processors: Number of processors of the machine.
+        backfill: Whether later jobs may start before the first one if they do not delay it.
     """
     machine, queue, waited = _Machine(processors), list[int](), [0.0] * len(jobs)
     arrived, now = 0, 0.0
@@ -83,7 +84,7 @@ def waits(jobs: Sequence[Submitted], processors: int, *, backfill: bool) -> list
 def _started(
     machine: _Machine, queue: list[int], jobs: Sequence[Submitted], now: float, *, backfill: bool
 ) -> list[int]:
-    """Start what may start now, and take it off the queue."""
+    """Start the jobs that may start now, and remove them from the queue; return their numbers."""
     started = []
     while queue and jobs[queue[0]].processors <= machine.free:
         number = queue.pop(0)

@@ -12,7 +12,7 @@ from strato.sim.papers.work import Work
 
 _CPUS, _GIGABYTES = 9, 18
 _TASKS: Final = {"B": (3, 1), "A": (1, 4)}
-"""User → CPUs and GB of each task; the first of them is served first, as in the paper."""
+"""User → CPUs and GB of each of its tasks; at equal shares the first user is served first, as in the paper."""
 _STEPS: Final = (
     ("B", Fraction(0), Fraction(1, 3)),
     ("A", Fraction(2, 9), Fraction(1, 3)),
@@ -20,13 +20,13 @@ _STEPS: Final = (
     ("B", Fraction(4, 9), Fraction(2, 3)),
     ("A", Fraction(2, 3), Fraction(2, 3)),
 )
-"""Who is served, and the dominant shares of A and B then."""
+"""The user served in each step of the table, and the dominant shares of A and B after it."""
 _MANY: Final = 20
-"""Tasks that each user has, more than fit."""
+"""Number of tasks of each user; more than fit."""
 
 
 def reproduce(work: Work) -> Reproduction:
-    """Have the plugin ``drf`` share the cluster out, task by task."""
+    """Compare the order in which the plugin ``drf`` places tasks with the paper's table."""
     served = shared_out()
     cells = [_cell("tasks", user, served.count(user), count) for user, count in (("A", 3), ("B", 2))]
     held = {"A": 0, "B": 0}

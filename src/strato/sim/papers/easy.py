@@ -1,8 +1,8 @@
-"""EASY backfilling on two logs in Standard Workload Format: our plugin, the textbook's algorithm, and the log's waits.
+"""EASY backfilling on two logs in Standard Workload Format: waits of the plugin, of the algorithm, and recorded ones.
 
-The recorded waits are those of the real scheduler with its queues, priorities and limits, which the logs do not hold;
-they are shown beside ours, as a mean and a distribution. What is judged: on HPC2N, where a processor is as good as any
-other, the plugin's waits against those of the algorithm; and that backfilling helps.
+The recorded waits come from a real scheduler with queues, priorities and limits that the logs do not hold; so they are
+only shown, as mean and distribution. Two things are judged: that the plugin's waits are near those of the textbook
+algorithm on HPC2N, where all processors are equal, and that backfilling makes waits shorter.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ class Found:
     """Waits of the jobs of a log, in seconds."""
 
     plugin: Waits
-    """NaN of those that never started."""
+    """NaN for jobs that never started."""
     easy: Waits
     fcfs: Waits
     recorded: Waits
 
 
 def reproduce(work: Work) -> Reproduction:
-    """Run both logs, or the beginning of the smaller one.
+    """Simulate both logs, or for a slice the beginning of the smaller one.
 
     Raises:
-        UsageError: The logs are not there.
+        UsageError: The logs are missing.
         InvalidInput: A log has problems.
     """
     names = [_JUDGED] if work.is_slice else list(LOGS)
@@ -84,7 +84,7 @@ def reproduce(work: Work) -> Reproduction:
 
 
 def waits_of(log: Log) -> Found:
-    """Run one log under the plugin and under the algorithms."""
+    """Simulate one log with the plugin and with the algorithms."""
     trace = read_trace(log.data / FOLDER / LOGS[log.name], limit=log.limit)
     trace = replace(trace, jobs=tuple(job for job in trace.jobs if job.waited_seconds is not None))
     record = simulate_decisions(trace, (), parse_config(_POLICY))
@@ -99,7 +99,7 @@ def waits_of(log: Log) -> Found:
 
 
 def submitted_of(job: TraceJob, most: int) -> Submitted:
-    """Return a job as the algorithm takes it; one of more processors than there are has all."""
+    """Return a job for the algorithm, with at most as many processors as the machine has (``most``)."""
     processors = math.ceil(quantity.milli(job.requests.get("cpu", "1")) * job.replicas / 1000)
     return Submitted(
         job.submit_seconds, job.run_seconds, job.estimate_seconds or job.run_seconds, min(processors, most)

@@ -1,10 +1,10 @@
-"""FGD (ATC'23): six policies fill the openb cluster with 17 workloads; how many GPUs are allocated as pods arrive.
+"""FGD (ATC'23): six policies fill the openb cluster with 17 workloads; compares the GPUs allocated as pods arrive.
 
-The 1,020 published runs are repeated one by one. As in the paper's artefact the pods of a list are shuffled and drawn
-again, or thinned out, until they ask for 1.3 times the cluster's GPUs; the nodes with GPUs are put into a random order,
-and of nodes with equal points the first is taken. The artefact drew all this from Go's generator, so the same numbers
-are drawn here (`gorandom`). Only what the policy Random draws cannot be known: it depended on the order in which
-threads ended.
+The 1,020 published runs are repeated one by one, as the paper's artefact makes them. It shuffles the pods of a list and
+adds drawn ones, or removes some, until they request 1.3 times the cluster's GPUs. It puts the nodes with GPUs into a
+random order; of nodes with equal scores the first one wins. The artefact used Go's random generator; `gorandom` draws
+the same numbers. Only the choices of the policy Random cannot be repeated: they depended on the order in which threads
+ended.
 """
 
 from __future__ import annotations
@@ -41,40 +41,40 @@ POLICIES: Final = {
     "05-BestFit": "best-fit",
     "06-FGD": "fragmentation",
 }
-"""As the artefact calls them, and as the plugin does."""
+"""Name of a policy in the artefact → its name in the plugin ``fgd``."""
 _PREFIX: Final = "openb_pod_list_"
 _DEMAND: Final = 1.3
-"""Of the cluster's GPUs, that arrive in all."""
+"""GPUs that all arriving pods request, as a ratio of the cluster's GPUs."""
 _DRAWN_BY_OTHERS: Final = 10
-"""Numbers that the artefact's process draws between the pods and the order of nodes (its informers' time-outs)."""
+"""How many numbers the artefact's informers draw, for time-outs, after the pods and before the order of nodes."""
 _TOLERANCE: Final = 0.3
 _AT_PERCENT: Final = 100
 _OPENB: Final = ReadOptions(format="openb", strict=True)
 
 Curve = tuple[float, ...]
-"""Allocated GPUs in percent, by arrived ones in percent, from 0."""
+"""Allocated GPUs in percent of the cluster's; the index is the GPUs that pods have requested so far, in percent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run: what one process computes."""
+    """One run of the paper: a workload, a policy and a seed."""
 
     data: Path
     workload: str
     policy: str
-    """As the artefact calls it."""
+    """The policy's name in the artefact."""
     seed: int
 
 
 def reproduce(work: Work) -> Reproduction:
-    """Repeat the published runs, or of the slice one seed of one workload, and compare what was allocated.
+    """Repeat the published runs, or for a slice one seed of one workload, and compare the allocated GPUs.
 
     Raises:
-        UsageError: The data is not there.
+        UsageError: The data is missing.
         InvalidInput: The data has problems.
     """
     published = read_published(work.data / FOLDER / "fgd-reference" / "analysis_allo_discrete.csv.gz")
-    wanted = [  # one seed after the other: what is done of them says something of every workload and policy
+    wanted = [  # seed by seed, so that the runs done so far cover every workload and policy
         Run(work.data, *key)
         for key in sorted(published, key=itemgetter(2))
         if not work.is_slice or (key[0] == "default" and key[2] == min(seed for _, _, seed in published))
@@ -84,7 +84,7 @@ def reproduce(work: Work) -> Reproduction:
 
 
 def compared(curves: Mapping[Run, Curve], published: Mapping[tuple[str, str, int], Curve]) -> Reproduction:
-    """Return our runs beside the published ones."""
+    """Compare the curves of our runs with the published ones."""
     groups: dict[tuple[str, str], list[Run]] = {}
     for run in curves:
         groups.setdefault((run.workload, run.policy), []).append(run)
@@ -122,10 +122,10 @@ def compared(curves: Mapping[Run, Curve], published: Mapping[tuple[str, str, int
 
 
 def read_published(path: Path) -> dict[tuple[str, str, int], Curve]:
-    """Read the published runs: by workload, policy and seed the curve, NaN where nothing arrived.
+    """Read the published runs: (workload, policy, seed) → curve, with NaN for percents at which no pod arrived.
 
     Raises:
-        UsageError: It cannot be read, or is none.
+        UsageError: The file cannot be read, or holds no runs.
     """
     found = {}
     reader = csv.DictReader(io.StringIO(trace_text(path)))
@@ -144,7 +144,7 @@ def read_published(path: Path) -> dict[tuple[str, str, int], Curve]:
 
 
 def allocated(run: Run, most_pods: int | None = None) -> Curve:
-    """Fill the cluster; return what is allocated as pods arrive, or the first so many of them."""
+    """Fill the cluster with a run's pods, or the first ``most_pods`` of them; return the curve of allocated GPUs."""
     folder = run.data / FOLDER
     pods = _pods(folder / "pods" / f"{_PREFIX}{run.workload}.csv.gz")
     nodes = _nodes(folder / "openb_node_list_gpu_node.csv")
@@ -161,7 +161,7 @@ def allocated(run: Run, most_pods: int | None = None) -> Curve:
 
 
 def drawn(pods: Sequence[TraceJob], gpu_milli: int, random: GoRandom) -> list[TraceJob]:
-    """Return the pods that arrive, in their order: all of the list, and more or fewer until there is enough demand."""
+    """Return the pods that arrive, in order: the list shuffled, with pods added or removed to reach the demand."""
     arriving = list(pods)
     random.shuffle(arriving)
     demand, most = sum(map(gpu_milli_of, arriving)), _DEMAND * gpu_milli
@@ -178,7 +178,12 @@ def drawn(pods: Sequence[TraceJob], gpu_milli: int, random: GoRandom) -> list[Tr
 
 
 def curve_of(pods: Sequence[tuple[int, bool]], gpu_milli: int) -> Curve:
-    """Return the mean of what was allocated whenever as many percent had arrived, rounded as the artefact does."""
+    """Return for each percent of requested GPUs the mean of the allocated percent, rounded as in the artefact.
+
+    Args:
+        pods: For each pod the thousandths of GPUs that it requests, and whether it was bound.
+        gpu_milli: Thousandths of GPUs of the cluster.
+    """
     at: dict[int, list[float]] = {}
     arrived = used = 0
     for asked, bound in pods:
@@ -190,17 +195,17 @@ def curve_of(pods: Sequence[tuple[int, bool]], gpu_milli: int) -> Curve:
 
 
 def share_of(pod: TraceJob) -> int:
-    """Return the thousandths of each GPU that a pod asks for."""
+    """Return how many thousandths of each of its GPUs a pod requests."""
     return int(pod.requests.get(gpushare.MEMORY, "0")) or (WHOLE if gpushare.NUMBER in pod.requests else 0)
 
 
 def gpu_milli_of(pod: TraceJob) -> int:
-    """Return the thousandths of GPUs that a pod asks for in all."""
+    """Return how many thousandths of GPUs a pod requests in all."""
     return share_of(pod) * int(pod.requests.get(gpushare.NUMBER, "1"))
 
 
 def typical_of(pod: TraceJob) -> Typical:
-    """Return a pod as one of those against which fragments are counted."""
+    """Return a pod as a typical pod of the workload, by which the plugin measures fragmentation."""
     share = share_of(pod)
     cards = int(pod.requests.get(gpushare.NUMBER, "1")) if share else 0
     models = pod.annotations.get(USE_MODELS, "")
@@ -215,7 +220,7 @@ def _plugin(policy: str, pods: Sequence[TraceJob]) -> dict[str, Any]:
 
 
 def written(pod: Typical) -> dict[str, Any]:
-    """Return a typical pod as a configuration has it."""
+    """Return a typical pod as an argument of the plugin."""
     found: dict[str, Any] = {"cpu": f"{pod.cpu_millicores}m", "count": pod.count}
     if pod.cards:
         found |= {"gpus": pod.cards, "share": pod.share}
@@ -228,7 +233,7 @@ def _by_number(pair: tuple[int, NodeShape]) -> int:
 
 @lru_cache(maxsize=4)
 def _pods(path: Path) -> tuple[TraceJob, ...]:
-    """Return the pods of a list by name; one without cpu asks for none."""
+    """Return the pods of a list sorted by name, with a request of no cpu where the list has none."""
     jobs = read_files([path], _OPENB).jobs
     return tuple(sorted((replace(j, requests={"cpu": "0", **j.requests}) for j in jobs), key=lambda job: job.name))
 

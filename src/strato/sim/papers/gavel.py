@@ -1,10 +1,10 @@
 """Gavel (OSDI'20): jobs on 36 V100, 36 P100 and 36 K80 GPUs, their mean completion time and the makespan.
 
-The authors' simulation is repeated: jobs drawn by their generator (Python's, so the same jobs), rounds of six minutes,
-measured throughputs. The allocation and the rounds are those of the plugin ``gavel``. Published are the numbers that
-the notebooks of the artefact print: mean completion of jobs 4,000 to 4,999 by jobs per hour (trace continuous-single,
-seed 0; ``continuous_jobs.ipynb``), and the makespan of static traces of jobs of one to eight GPUs, mean of the seeds 0,
-1 and 2 (``makespan.ipynb``).
+The authors' simulation is repeated with rounds of six minutes and their measured throughputs. Their jobs were drawn
+with Python's generator, so the same jobs are drawn here. Allocation and rounds are those of the plugin ``gavel``. The
+published numbers are printed in the artefact's notebooks: mean completion of jobs 4,000 to 4,999 by jobs per hour
+(trace continuous-single, seed 0; ``continuous_jobs.ipynb``), and the makespan of static traces of jobs of one to eight
+GPUs, mean of the seeds 0, 1 and 2 (``makespan.ipynb``).
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ COMPLETION_HOURS: Final = {
     ("max-min-blind", 2.0): 23.47,
     ("max-min-blind", 4.0): 23.49,
 }
-"""Objective and jobs per hour → mean completion time that is published."""
+"""Objective and jobs per hour → published mean completion time."""
 MAKESPAN_HOURS: Final = {100: 161.163998, 300: 161.164303, 500: 169.422498, 700: 244.231470}
-"""Number of jobs → makespan that is published, mean of the seeds."""
+"""Number of jobs → published makespan, mean of the seeds."""
 _SLICE: Final = (("max-min", 4.0), 100)
 _NAMES: Final = {"max-min": "Gavel", "max-min-blind": "LAS, blind to speed"}
 
@@ -61,7 +61,7 @@ MODELS: Final = (
     "A3C",
     "CycleGAN",
 )
-"""What jobs train, in the generator's order."""
+"""Models that jobs train, in the order from which the authors' generator chooses."""
 _DISTRIBUTED: Final = ("ResNet-18", "ResNet-50", "Transformer", "LM")
 
 
@@ -72,32 +72,32 @@ class Case:
     data: Path
     objective: str
     jobs_per_hour: float
-    """0: all jobs are there at the beginning."""
+    """Arrival rate; 0 submits all jobs at the beginning (a static trace)."""
     jobs: int
-    """Of a static trace; 0 runs until the jobs that are measured have ended."""
+    """Number of jobs of a static trace; 0 submits jobs until those that are measured have ended."""
     seed: int
 
 
 class Outcome(NamedTuple):
-    """What it ended with."""
+    """The measures of a simulation."""
 
     completion_hours: float
-    """Mean of the jobs that are measured."""
+    """Mean completion time of the measured jobs."""
     makespan_hours: float
 
 
 class GeneratedJob(NamedTuple):
-    """A job of the generator."""
+    """A job that the authors' generator draws."""
 
     kind: JobKind
     steps: float
 
 
 def reproduce(work: Work) -> Reproduction:
-    """Repeat the simulations, of the slice one makespan.
+    """Repeat the simulations, or for a slice those of one makespan.
 
     Raises:
-        UsageError: The throughputs are not there, or have problems.
+        UsageError: The throughputs are missing or have problems.
     """
     completion = {} if work.is_slice else COMPLETION_HOURS
     counts = [_SLICE[1]] if work.is_slice else list(MAKESPAN_HOURS)
@@ -132,7 +132,7 @@ def _cell(row: str, column: str, ours: float, published: float) -> Cell:
 
 
 def generated(random: Random, throughputs: Throughputs, *, several_gpus: bool) -> Iterator[GeneratedJob]:
-    """Yield jobs as the authors' generator draws them; their length is that on a V100."""
+    """Yield jobs as the authors' generator draws them: it draws the run time on a V100, which gives the steps."""
     while True:
         gpus = _gpus(random.uniform(0, 1))
         is_long = random.random() >= 0.8
@@ -162,7 +162,7 @@ class _Running(NamedTuple):
 
 
 class _Simulation:
-    """Rounds, one after the other."""
+    """Simulates rounds until the measured jobs have ended."""
 
     def __init__(self, case: Case, throughputs: Throughputs) -> None:
         self._case = case
@@ -177,7 +177,7 @@ class _Simulation:
         self.completion: dict[int, float] = {}
 
     def run(self) -> Outcome:
-        """Run until the jobs that are measured have ended."""
+        """Run until the measured jobs have ended."""
         case = self._case
         measured = range(case.jobs) if case.jobs else range(_FIRST, _LAST)
         running: dict[int, _Running] = {}

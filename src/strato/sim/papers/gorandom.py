@@ -1,4 +1,4 @@
-"""The generator of Go's ``math/rand`` for a seed, so that what a Go program drew can be drawn again.
+"""`GoRandom`: the generator of Go's ``math/rand``, to draw the numbers that a Go program drew from a seed.
 
 An additive lagged Fibonacci generator: x(n) = x(n-607) + x(n-273) modulo 2^64. A seed fills the 607 words of its state
 by a linear congruential generator, and these are combined with the state that seed 1 (in 60 bits) reaches after 7.8e12
@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 _LENGTH: Final = 607
 _TAP: Final = 334
-"""Words from the oldest to the one that is added to it."""
+"""Distance in words between the oldest word of the state and the one that is added to it."""
 _STEPS: Final = 7_800_000_000_000
 _MASK: Final = (1 << 64) - 1
 _PRIME: Final = (1 << 31) - 1
@@ -29,10 +29,10 @@ Words = npt.NDArray[np.uint64]
 
 
 class GoRandom:
-    """Draws what ``rand.New(rand.NewSource(seed))`` does.
+    """Draws the numbers of Go's ``rand.New(rand.NewSource(seed))``.
 
     Args:
-        seed: As in Go.
+        seed: The seed in Go.
     """
 
     def __init__(self, seed: int) -> None:
@@ -94,7 +94,7 @@ def _congruential(x: int) -> int:
 
 
 def _filled(seed: int, first_shift: int, second_shift: int) -> list[int]:
-    """Return the words that a seed fills a state with."""
+    """Return the 607 words that the linear congruential generator makes from a seed."""
     x = seed % _PRIME or 89_482_311
     for _ in range(20):
         x = _congruential(x)
@@ -110,7 +110,7 @@ def _filled(seed: int, first_shift: int, second_shift: int) -> list[int]:
 
 @cache
 def _mixed() -> tuple[int, ...]:
-    """Return the words that every seed's are combined with."""
+    """Return the words with which those of every seed are combined: the state of seed 1 after 7.8e12 steps."""
     words = _filled(1, 20, 10)
     sequence = [words[(_TAP - 1 - age) % _LENGTH] for age in range(_LENGTH)]  # the oldest first
     for n in range(_LENGTH):
@@ -136,7 +136,10 @@ def _power_of_x(exponent: int) -> Words:
 
 
 def _reduced(polynomial: Words) -> Words:
-    """Return a polynomial modulo x^607 - x^334 - 1; the highest powers first, as many as do not reach one another."""
+    """Return a polynomial modulo x^607 - x^334 - 1.
+
+    Reduces the highest powers first, in blocks short enough that the reduction of one power does not change another.
+    """
     gap = _LENGTH - _TAP
     top = len(polynomial)
     while top > _LENGTH:

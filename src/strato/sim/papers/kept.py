@@ -1,4 +1,4 @@
-"""`KeptParts`: what parts of a reproduction came to, in a folder, so that a kill loses only those under way."""
+"""`KeptParts`: keeps the results of a reproduction's parts in a folder, so that a kill loses only those in progress."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _DIGEST_BYTES: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class KeptParts:
-    """See the module.
+    """A folder with a file for each part that has ended.
 
     Attributes:
-        folder: Holds a file for each part that has ended.
-        inputs: Digest of what all parts follow from.
-        resume: Whether parts that are there already are taken from there.
+        folder: The folder.
+        inputs: Digest of the inputs that all parts share: version, paper and data.
+        resume: Whether results in the folder are used instead of computing them again.
     """
 
     folder: Path
@@ -37,11 +37,11 @@ class KeptParts:
     resume: bool
 
     def of(self, function: Callable[[Any], R], part: Any) -> R:
-        """Return what a function makes of a part, or made of it before.
+        """Return the result of a function for a part: computed and kept now, or kept before.
 
         Args:
-            function: Its annotation says what it returns: numbers, texts, tuples, and dataclasses of them.
-            part: A dataclass; paths in it are not looked at, the files behind them are part of ``inputs``.
+            function: Its return annotation must be numbers, texts, tuples, or dataclasses of these; it decodes files.
+            part: A dataclass. Its values name the result, except paths: the files there are part of ``inputs``.
 
         Raises:
             StateError: The result cannot be written, for example because the disk is full.
@@ -59,13 +59,13 @@ class KeptParts:
 
 
 def kept_parts(folder: Path, name: str, data: Path | None, *, resume: bool) -> KeptParts:
-    """Return where the parts of a paper's table are kept; the folder is made.
+    """Return the kept parts of a paper's table; the folder is made.
 
     Args:
-        folder: For the files.
-        name: Of the paper.
-        data: The folder of its data set; all files in it are what the parts follow from.
-        resume: Whether parts that are there already are taken from there.
+        folder: The folder for the results.
+        name: The paper's name.
+        data: The folder of its data set; the content of all its files is an input of the parts.
+        resume: Whether results in the folder are used instead of computing them again.
 
     Raises:
         StateError: The folder cannot be made.
@@ -84,7 +84,7 @@ def _digest(*parts: Any) -> bytes:
 
 
 def _read(path: Path, key: bytes, kind: type[R]) -> R | None:
-    """Return a result; None where there is none that is whole."""
+    """Return a kept result; None if there is none, or its file is damaged."""
     try:
         data = path.read_bytes()
         if data[:_DIGEST_BYTES] != key:

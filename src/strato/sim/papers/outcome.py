@@ -1,4 +1,4 @@
-"""`Reproduction`: our numbers beside those of a paper, and whether they agree; as a table and as JSON."""
+"""`Reproduction`: compares our numbers with those of a paper, and writes them as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Cell:
     ours: float
     reference: float
     tolerance: float
-    """Largest difference, in the unit of the numbers; infinite where the reference is only shown."""
+    """Largest difference that agrees, in the unit of the numbers; infinite if the reference is only shown."""
     spread: float | None = None
-    """Standard deviation of ours over seeds."""
+    """Standard deviation of our numbers over seeds."""
 
     @property
     def difference(self) -> float:
-        """Ours minus the reference."""
+        """Our number minus the reference."""
         return self.ours - self.reference
 
     @property
@@ -34,12 +34,12 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reproduction:
-    """A paper's table, computed anew."""
+    """A paper's table with our numbers."""
 
     name: str
     title: str
     source: str
-    """Where the reference numbers are from."""
+    """Where the reference numbers were published."""
     unit: str
     cells: tuple[Cell, ...]
     notes: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class Reproduction:
         return all(cell.agrees for cell in self.cells)
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything as plain values."""
+        """Return the comparison as values that JSON has."""
         return {
             "name": self.name,
             "title": self.title,
@@ -78,7 +78,7 @@ class Reproduction:
         }
 
     def to_text(self) -> str:
-        """Return a table: a line per number, ours beside the reference."""
+        """Return a table with a line for each number, ours beside the reference."""
         header = ("", "", "ours", "reference", "difference", "within")
         lines = [header, *(_line(cell) for cell in self.cells)]
         out = [self.title, f"Reference: {self.source}; numbers in {self.unit}.", "", *_aligned(lines)]

@@ -1,8 +1,8 @@
-"""Quincy's policy as Firmament prices it: a small cluster with data, its prices, and the cheapest of all placements.
+"""Quincy's policy with Firmament's cost model: prices of a small example, and the cheapest placement of its tasks.
 
 The papers (Quincy, SOSP'09; Firmament, OSDI'16, figure 5) draw an example of two jobs with five tasks on four machines
-in two racks but print no prices; Firmament's cost model gives them. The reference is worked out from its formulas: the
-prices by hand, the optimum by trying every placement.
+in two racks, but print no prices. The reference prices are computed by hand from the formulas of Firmament's cost
+model, the reference optimum by trying every placement.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _INPUTS: Final[Mapping[str, tuple[tuple[int, tuple[str, ...]], ...]]] = {
     "T1,0": ((20, ("m2",)),),
     "T1,1": ((4, ("m2", "m3")), (1, ("m0",))),
 }
-"""Task → blocks of input, as GB and the machines that hold them."""
+"""Task → the blocks of its input: size in GB, and the machines that hold it."""
 _WAITED_SECONDS: Final = 30.0
 _PREFERENCE: Final = 0.1
 
@@ -44,11 +44,11 @@ _BY_HAND: Final[Mapping[tuple[str, str], int]] = {
     ("T1,1", "m2"): 2,  # 1 GB across racks
     ("T1,1", "m3"): 2,
 }
-"""Prices of machines that hold a tenth of a task's input, without the offset."""
+"""Prices of a task on machines that hold at least a tenth of its input, without the offset."""
 
 
 def reproduce(work: Work) -> Reproduction:
-    """Price the example, and place its tasks by minimum cost."""
+    """Compare our prices of the example, and the cost of our placement, with the reference."""
     flow = example()
     names = list(_INPUTS)
     priced = prices(flow)
@@ -85,7 +85,7 @@ def example() -> FlowScheduler:
 
 
 def prices(flow: FlowScheduler) -> dict[tuple[str, str], int]:
-    """Return what tasks pay on the machines that they have arcs to, without the offset."""
+    """Return the price of each task on each machine that it has an arc to, without the offset."""
     names, machines = list(_INPUTS), list(_RACKS)
     tasks = list(flow.world.tasks.values())
     arcs = flow.model.task_arcs(tasks, _WAITED_SECONDS)
@@ -98,7 +98,7 @@ def prices(flow: FlowScheduler) -> dict[tuple[str, str], int]:
 
 
 def cost_of(task: str, machine: str | None) -> int:
-    """Return Firmament's price of running a task somewhere, or of its wait, without the offset."""
+    """Return Firmament's price of running a task on a machine, or of its wait if that is None, without the offset."""
     if machine is None:
         return int(_WAITED_SECONDS * 0.5)
     blocks, rack = _INPUTS[task], _RACKS[machine]
@@ -111,7 +111,11 @@ def cost_of(task: str, machine: str | None) -> int:
 
 
 def _through_rack(task: str, near: int, total: int, rack: str) -> int:
-    """Return the price without an arc of its own: the worst machine of the rack, or of all, whichever there is."""
+    """Return the price of a machine that the task has no arc to: that of its rack's arc, else of the cluster's.
+
+    A rack that holds at least a tenth of the input has an arc, with the price of its worst machine; the arc to the
+    cluster has the price of the worst machine of all.
+    """
     worst = {name: _worst_of(task, name) for name in set(_RACKS.values())}
     return worst[rack] if near >= _PREFERENCE * total else max(worst.values())
 
@@ -126,7 +130,7 @@ def _worst_of(task: str, rack: str) -> int:
 
 
 def cheapest() -> int:
-    """Return the least total price over all placements of one task a machine."""
+    """Return the least total price over all placements with at most one task on a machine."""
     names = list(_INPUTS)
     places = [*_RACKS, *[None] * len(names)]
     return min(

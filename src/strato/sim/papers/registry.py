@@ -1,4 +1,4 @@
-"""The papers by the name of their command; their modules are imported when one is asked for."""
+"""`PAPERS`: the papers by the name on the command line; `reproduce` imports a paper's module when it is needed."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ PAPERS: Final = {
     "gavel": "Gavel, OSDI'20: mean completion time and makespan on three kinds of GPUs",
     "quincy": "Quincy's policy as Firmament prices it: a small cluster with data",
 }
-"""Name, which is its module's too -> what is computed."""
+"""Name of a paper, which is also that of its module → what is reproduced."""
 
 
 def reproduce(name: str, work: Work, folder: Path | None = None, *, resume: bool = False) -> Reproduction:
-    """Compute a paper's table anew.
+    """Reproduce a paper's table.
 
     Args:
-        name: Of the paper.
-        work: What to do.
-        folder: Keeps each part that has ended.
-        resume: Whether parts in the folder are taken from there that follow from the same.
+        name: The paper's name.
+        work: How to run it.
+        folder: Folder to keep the results of parts in; None keeps none.
+        resume: Whether results in the folder are used if their inputs have not changed.
 
     Raises:
-        UsageError: There is no such paper, or its data is not where it should be.
+        UsageError: There is no such paper, or its data is missing.
         InvalidInput: The data has problems.
         StateError: The folder cannot be written.
     """
@@ -40,7 +40,7 @@ def reproduce(name: str, work: Work, folder: Path | None = None, *, resume: bool
         raise UsageError(f"there is no paper {name!r}; choose {', '.join(PAPERS)}")
     module = importlib.import_module(f"strato.sim.papers.{name}")
     if folder is not None:
-        data_set = getattr(module, "FOLDER", None)  # of papers that have one
+        data_set = getattr(module, "FOLDER", None)  # papers without a data set have none
         data = work.data / data_set if data_set is not None else None
         work = replace(work, kept=kept_parts(folder, name, data, resume=resume))
     found: Reproduction = module.reproduce(work)

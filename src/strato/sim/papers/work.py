@@ -1,4 +1,4 @@
-"""How a reproduction is run: where the data is, how much of it is done, and on how many processes."""
+"""`Work`: how a reproduction is run; `each` computes its parts, in parallel processes if there are cores."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ A = TypeVar("A")
 R = TypeVar("R")
 
 Progress = Callable[[int, int], None]
-"""Called with how many of how many parts are done."""
+"""Called with the number of parts that are done, and of all parts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What to do."""
+    """How a reproduction is run."""
 
     data: Path
     """The folder that holds a folder for each data set."""
     is_slice: bool = False
-    """Whether only a small part is done, which takes seconds."""
+    """Whether to compute only a small part of the table, which takes seconds."""
     cores: int = 1
     progress: Progress | None = None
     kept: KeptParts | None = None
-    """Where parts are kept that have ended; None keeps none."""
+    """Keeps the results of parts that have ended; None keeps none."""
 
 
 def each(work: Work, function: Callable[[A], R], parts: Sequence[A]) -> list[R]:
-    """Return what a function makes of each part, in their order; in processes where there is more than one core.
+    """Return the results of a function for each part, in their order; with several cores in parallel processes.
 
     Args:
-        work: How many cores there are, and who is notified.
-        function: Of a module, so that another process finds it, and as `KeptParts.of` takes it.
-        parts: Its arguments.
+        work: Cores, kept results, and the function to report progress to.
+        function: A function of a module, so that other processes can import it, and as `KeptParts.of` takes it.
+        parts: The parts.
     """
     if work.kept is not None:
         function = partial(work.kept.of, function)

@@ -1,1 +1,1 @@
-"""Pictures of simulations, one file per subject; drawn by matplotlib, which the extra ``report`` brings."""
+"""Pictures of simulations, one file per subject, drawn with matplotlib, which is installed by the extra ``report``."""

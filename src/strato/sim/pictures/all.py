@@ -1,4 +1,4 @@
-"""All pictures of an experiment, in the order of the page."""
+"""`pictures_of`: all pictures of an experiment, in the order of the report's page."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from strato.sim.pictures.rows import row_pictures
 from strato.sim.pictures.waits import wait_pictures
 
 MOST_GROUPS: Final = 12
-"""Policies and variants that are drawn; a sweep of more has its own pictures, and the table has all."""
+"""Most combinations of policy and variant that are drawn. The table has all, and sweeps have pictures of their own."""
 _NAME: Final = re.compile(r"[a-z0-9-]+")
 
 
 def pictures_of(digests: Sequence[RunDigest]) -> list[Picture]:
-    """Return the pictures of an experiment's runs; none without runs."""
+    """Return the pictures of an experiment's runs; empty without runs."""
     groups = groups_of(digests)[:MOST_GROUPS]
     if not groups:
         return []
@@ -43,8 +43,8 @@ def write_pictures(pictures: Sequence[Picture], folder: Path) -> None:
     """Write each picture as SVG and PNG.
 
     Raises:
-        StateError: One cannot be written.
-        UsageError: The library is not installed.
+        StateError: A picture cannot be written.
+        UsageError: matplotlib is not installed.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

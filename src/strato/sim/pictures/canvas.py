@@ -1,7 +1,7 @@
-"""`Picture`: something to draw, as SVG for a page or a file, or as PNG. Equal data give equal bytes.
+"""`Picture`: draws a matplotlib figure as SVG for a page or a file, or as PNG. Equal data give equal bytes.
 
-Text is written as it is: no name of a user is markup, a formula or a control character. Colours of ink are placeholders
-until the end, so that a page can give them by its theme.
+Text is written literally: users' names are never read as markup or formulas, and control characters are replaced.
+Colours of text, axes and grid are drawn as placeholders and replaced at the end, so that a page can set them by theme.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PALETTE: Final = ("#4c78a8", "#d9822b", "#3f9b6c", "#b5508f", "#7a68b3", "#c2453f", "#9a8a3d", "#3a9aa8")
 INK, FAINT, GRID = "#010203", "#040506", "#070809"
-"""Placeholders of the colours that depend on the page."""
+"""Placeholders of the colours that depend on the page's theme."""
 _ON_PAPER: Final = {INK: "#1f2328", FAINT: "#59636e", GRID: "#d1d9e0"}
 _ON_PAGE: Final = {INK: "var(--ink)", FAINT: "var(--faint)", GRID: "var(--grid)"}
 _THEME: Final = (
@@ -38,7 +38,7 @@ _ROUND_SECONDS: Final = (
     21600.0, 43200.0, 86400.0, 172800.0, 432000.0, 864000.0,
 )  # fmt: skip
 _FAR_SECONDS: Final = (10.0, 60.0, 600.0, 3600.0, 21600.0, 86400.0, 604800.0, 2592000.0)
-"""Ticks of a scale that is logarithmic away from zero."""
+"""Ticks of a symmetric logarithmic scale, in seconds."""
 _ZERO_PARTS: Final = re.compile(r"(?<=h)0m0s$|(?<=m)0s$")
 _IDS: Final = re.compile(r'(\bid="|url\(#|href="#)')
 _STYLE: Final[Mapping[str, Any]] = {
@@ -71,10 +71,10 @@ _STYLE: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Something to draw."""
+    """A picture that is drawn when it is written."""
 
     name: str
-    """Of its file, and of its place in the page."""
+    """Name of its file, and of its anchor in the page."""
     title: str
     text: str
     """What it shows, in a sentence or two."""
@@ -83,23 +83,23 @@ class Picture:
     """Inches; the width is 9."""
 
     def svg(self) -> str:
-        """Return it as a file of its own, on white."""
+        """Return an SVG file on white."""
         return _coloured(self._drawn("white"), _ON_PAPER)
 
     def inline(self) -> str:
-        """Return it as an element of a page that gives the colours ``--ink``, ``--faint`` and ``--grid``."""
+        """Return an SVG element for a page that sets the colours ``--ink``, ``--faint`` and ``--grid``."""
         drawn = self._drawn("none")
         return _coloured(drawn[drawn.index("<svg") :], _ON_PAGE)
 
     def themed(self) -> str:
-        """Return it as a file of its own that is light or dark as its reader is."""
+        """Return an SVG file that is light or dark as its viewer's theme."""
         drawn = self.inline()
         head = drawn.index(">") + 1
         paper = "<rect width='100%' height='100%' fill='var(--paper)'/>"
         return f"{drawn[:head]}\n<style>{_THEME}</style>{paper}{drawn[head:]}"
 
     def png(self) -> bytes:
-        """Return it as PNG, on white."""
+        """Return a PNG file on white."""
         with _figure(self, _ON_PAPER) as figure, io.BytesIO() as file:
             figure.savefig(file, format="png", dpi=144, facecolor="white", metadata={"Software": None})
             return file.getvalue()
@@ -116,7 +116,7 @@ def check_matplotlib() -> None:
     """Check that pictures can be drawn.
 
     Raises:
-        UsageError: The library is not installed.
+        UsageError: matplotlib is not installed.
     """
     try:
         import matplotlib as _  # noqa: F401 -- only whether it is there
@@ -131,7 +131,7 @@ def _figure(picture: Picture, colours: Mapping[str, str]) -> Iterator[Figure]:
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of names with signs that the font lacks; the viewer's font has them
+        warnings.simplefilter("ignore")  # warnings about characters that the font lacks; the viewer's font has them
         matplotlib.rcdefaults()
         style: dict[Any, Any] = {
             key: colours.get(value, value) if isinstance(value, str) else value for key, value in _STYLE.items()
@@ -149,18 +149,18 @@ def _coloured(text: str, colours: Mapping[str, str]) -> str:
 
 
 def shown(name: str) -> str:
-    """Return a name of a user's as a picture shows it: short, without control characters."""
+    """Return a user's name for a picture: shortened, without control characters."""
     clean = "".join(sign if sign.isprintable() else "�" for sign in name)
     return clean if len(clean) <= _LONGEST_NAME else f"{clean[: _LONGEST_NAME - 1]}…"
 
 
 def colour(number: int) -> str:
-    """Return one of the colours; they repeat."""
+    """Return the colour of the number-th group; colours repeat."""
     return PALETTE[number % len(PALETTE)]
 
 
 def time_unit(seconds: float) -> tuple[float, str]:
-    """Return the seconds of the unit that an axis of that length is labelled in, and its name."""
+    """Return the unit in which to label an axis of that length: its seconds and its name."""
     for size, name in ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes")):
         if seconds >= 3 * size:
             return size, name
@@ -168,7 +168,7 @@ def time_unit(seconds: float) -> tuple[float, str]:
 
 
 def durations_along(axes: Axes, axis: str) -> None:
-    """Label an axis of seconds with durations, at round ones."""
+    """Label an axis of seconds with round durations."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, MultipleLocator, NullLocator
 
     one = axes.xaxis if axis == "x" else axes.yaxis
@@ -182,7 +182,7 @@ def durations_along(axes: Axes, axis: str) -> None:
 
 
 def round_step(seconds: float) -> float:
-    """Return the shortest of some round durations that is not shorter than this."""
+    """Return the shortest round duration that is at least this long."""
     for step in _ROUND_SECONDS:
         if step >= seconds:
             return step
@@ -198,5 +198,5 @@ def percents_along(axes: Axes) -> None:
 
 
 def nothing(figure: Figure, text: str) -> None:
-    """Write why there is nothing to draw."""
+    """Write into an empty picture why there is nothing to draw."""
     figure.text(0.5, 0.5, text, ha="center", va="center", color=FAINT)

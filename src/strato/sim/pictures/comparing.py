@@ -1,4 +1,4 @@
-"""Policies side by side: intervals over seeds, differences job by job, evictions."""
+"""Pictures that compare policies: intervals over seeds, differences of waits job by job, evictions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def comparing_pictures(groups: Sequence[Group]) -> list[Picture]:
-    """Return the pictures that set several policies or variants side by side; none for one."""
+    """Return the pictures that compare policies or variants; empty if there is only one."""
     found = []
     if len(groups) > 1:
         found.append(
@@ -46,7 +46,7 @@ def comparing_pictures(groups: Sequence[Group]) -> list[Picture]:
 
 
 def eviction_picture(groups: Sequence[Group]) -> Picture | None:
-    """Return the picture of evictions; None where there were none."""
+    """Return the picture of evictions; None if no pod was evicted."""
     if not any(run.report.evictions.pods for group in groups for run in group.runs):
         return None
     return Picture(
@@ -92,9 +92,9 @@ def _interval(axes: Axes, row: int, found: Estimate, tint: str) -> None:
 
 
 def _pairs(groups: Sequence[Group]) -> list[tuple[Group, np.ndarray[tuple[int], np.dtype[np.float64]]]]:
-    """Return each group beside the first policy of its variant and seed, with the differences of waits.
+    """Return each group with its differences of waits from the first policy of the same variant and seed.
 
-    Of a single policy, variants that have the same jobs are compared with the first.
+    If there is only one policy, its variants with the same jobs are compared with the first variant.
     """
     is_one = len({group.first.policy for group in groups}) == 1
     first: dict[tuple[str, int], RunDigest] = {}

@@ -1,4 +1,4 @@
-"""What the pictures of one run need, taken from its record so that the record need not be kept in memory."""
+"""`RunDigest`: the data that reports and pictures need of a run, so that its record need not stay in memory."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ CURVE_POINTS: Final = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDigest:
-    """One run of an experiment, by what it was run under."""
+    """The data of one run, named by its policy, variant and seed."""
 
     policy: str
     variant: str
     seed: int
     report: Report
     waits: Floats
-    """Per job of the trace; NaN where it never started."""
+    """Wait of each job of the trace in seconds; NaN if it never started."""
     slowdown_curve: tuple[Floats, Floats]
-    """Bounded slowdown, and the part of the finished jobs that have at most that."""
+    """Points of the cumulative distribution: bounded slowdown, and the part of the finished jobs with at most that."""
     shares: QueueShares
     nodes: NodeBars | NodeUse
     jobs: JobBars
@@ -45,7 +45,7 @@ def digest_run(
     skipped: int = 0,
     queues: Sequence[Mapping[str, Any]] = (),
 ) -> RunDigest:
-    """Return what reports and pictures need of a run. Pure; arguments as for `report_of`."""
+    """Compute the digest of a run. Pure; for the arguments see `report_of`."""
     run = RunColumns(record)
     return RunDigest(
         policy=policy,
@@ -61,7 +61,7 @@ def digest_run(
 
 
 def cumulative(values: Floats, points: int) -> tuple[Floats, Floats]:
-    """Return at most so many points of the cumulative distribution of the values that are there, ends included."""
+    """Return at most ``points`` points of the cumulative distribution of values, with both ends; NaN is left out."""
     ordered = np.sort(values[~np.isnan(values)])
     count = len(ordered)
     if not count:

@@ -1,4 +1,4 @@
-"""What queues held over time against what they deserve, and how far that was from dominant resource fairness."""
+"""Pictures of fairness: held and deserved shares of queues over time, and their distance from DRF shares."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_QUEUES: Final = 8
 
 
 def share_picture(group: Group, number: int) -> Picture:
-    """Return the picture of one run's queues over time."""
+    """Return the picture of the queues' shares over time, in the first run of a group."""
     run = group.first
     count = min(_MOST_QUEUES, len(run.shares.names))
     return Picture(
@@ -33,7 +33,7 @@ def share_picture(group: Group, number: int) -> Picture:
 
 
 def distance_picture(groups: Sequence[Group]) -> Picture:
-    """Return the picture of how far queues were from their DRF shares."""
+    """Return the picture of the queues' distances from their DRF shares."""
     return Picture(
         "fairness",
         "Distance of queues from their DRF share",

@@ -1,4 +1,4 @@
-"""How full the cluster was over time, and how much of what was free nothing fitted."""
+"""Pictures of utilisation and fragmentation over time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def fullness_pictures(groups: Sequence[Group]) -> list[Picture]:
-    """Return the pictures of use and fragmentation."""
+    """Return the pictures of utilisation and fragmentation."""
     used = sorted({name for group in groups for name in group.first.report.series.ratio})
     height = 0.6 + 1.7 * max(1, len(used))
     return [

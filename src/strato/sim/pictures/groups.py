@@ -1,4 +1,4 @@
-"""Runs of one policy and variant, over their seeds: what pictures give one colour."""
+"""`Group`: the runs of one policy and variant, over their seeds; a group has one colour in pictures."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from strato.sim.pictures.digest import RunDigest
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """See the module."""
+    """The runs of one policy and variant."""
 
     label: str
     colour: str
     runs: tuple[RunDigest, ...]
-    """At least one, by seed."""
+    """The runs in the order of their seeds; at least one."""
 
     @property
     def first(self) -> RunDigest:
-        """Return the run that stands for the group where only one can be drawn."""
+        """Return the run that is drawn for the group where a picture shows only one."""
         return self.runs[0]
 
     def mean(self, values: Sequence[float]) -> float:
-        """Return the mean of one value per run."""
+        """Return the mean of values, one for each run."""
         return sum(values) / len(values) if values else 0.0
 
 
 def groups_of(digests: Sequence[RunDigest]) -> tuple[Group, ...]:
-    """Return the runs of an experiment by policy and variant, in its order."""
+    """Return the runs of an experiment grouped by policy and variant, in the order of the experiment."""
     found: dict[tuple[str, str], list[RunDigest]] = {}
     for digest in digests:
         found.setdefault((digest.policy, digest.variant), []).append(digest)

@@ -1,4 +1,4 @@
-"""Who ran where and when: by node and by queue."""
+"""Gantt charts of a run: pods by node, and jobs in lanes of their queue."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CUT: Final = {Ending.EVICTED: "#c2453f", Ending.LOST: "#000000"}
 
 
 def row_pictures(group: Group, number: int) -> list[Picture]:
-    """Return the pictures of one run, its first seed."""
+    """Return the pictures of the first run of a group."""
     run = group.first
     return [_by_node(run, group.label, number), _by_queue(run, group.label, number)]
 

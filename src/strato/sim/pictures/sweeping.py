@@ -1,4 +1,4 @@
-"""A sweep as pictures: a curve over one parameter, a heat map over two, of what policies are compared by."""
+"""Pictures of a sweep: curves of metrics over one parameter, heat maps over two."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 SWEPT: Final = ("mean wait, s", "mean bounded slowdown", "makespan, s", "cpu use")
 _MOST_POLICIES: Final = 4
-"""With a row of heat maps each."""
+"""Most policies that have a row of heat maps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One policy at one point of the grid."""
+    """The metrics of one policy at one point of the grid."""
 
     policy: str
     values: Mapping[str, str]
@@ -29,7 +29,7 @@ class Point:
 
 
 def sweep_pictures(points: Sequence[Point]) -> list[Picture]:
-    """Return the pictures of a sweep over one or two parameters; of more than two there are none."""
+    """Return the pictures of a sweep over one or two parameters; empty for more."""
     names = list(points[0].values) if points else []
     policies = list(dict.fromkeys(point.policy for point in points))
     if len(names) == 1:
@@ -82,7 +82,7 @@ def _scale(axes: Axes, metric: str) -> None:
 
 
 def _numbers(values: Sequence[str]) -> dict[str, float]:
-    """Return where each value stands on an axis: as its number where all are numbers, else one after another."""
+    """Return the position of each value on an axis: the number itself if all values are numbers, else its index."""
     try:
         return {value: float(value) for value in values}
     except ValueError:

@@ -1,4 +1,4 @@
-"""How long jobs waited: by size, by tenant, and their slowdown as a curve."""
+"""Pictures of waits: by size of job, by tenant, and the distribution of slowdowns."""
 
 from __future__ import annotations
 
