@@ -33,11 +33,12 @@ from strato.clock import SystemClock
 from strato.http.listen import serve
 from strato.server.embedded import open_server
 from strato.server.http import create_app
+from strato.server.jsonbodies import MAX_VALUES
 
 PARSING_MS, OTHER_MS = 5.0, 20.0
 ROOM = 2.0
 """How much slower a machine may be than one on which the bars hold."""
-VALUES = 99_000
+VALUES = MAX_VALUES - 1_000
 JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
 MERGE, STRATEGIC = "application/merge-patch+json", "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
@@ -118,10 +119,10 @@ BODIES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "JSON, one text of escapes": (JSON, lambda: b'"' + b"\\n" * 1_500_000 + b'"'),
     "JSON, text full of commas": (JSON, lambda: b'["' + b",[{" * 1_000_000 + b'"]'),
     "JSON, broken at its end": (JSON, lambda: _joined([b"[1]"] * (VALUES // 2)) + b"]"),
-    "YAML, a list": (YAML, lambda: b"- a: b\n" * 33_000),
-    "YAML, aliases": (YAML, lambda: b"a: &a [%s]\nb: *a\n" % b",".join([b"x"] * 49_000)),
+    "YAML, a list": (YAML, lambda: b"- a: b\n" * (VALUES // 3)),
+    "YAML, aliases": (YAML, lambda: b"a: &a [%s]\nb: *a\n" % b",".join([b"x"] * (VALUES // 2))),
     "YAML, one text": (YAML, lambda: b"a: " + b"x" * 500_000),
-    "protobuf, a map": (PROTOBUF, lambda: _protobuf_map(85_000)),
+    "protobuf, a map": (PROTOBUF, lambda: _protobuf_map(VALUES)),
     "protobuf, JSON in it": (PROTOBUF, lambda: _protobuf_json(b'{"a":[' + b",".join([b"[]"] * 480_000) + b"]}")),
     "JSON, a text of wide characters": (JSON, lambda: '"{}"'.format("中" * 1_000_000).encode()),
     "gzip": (JSON, lambda: gzip.compress(b'"' + b"x" * 3_000_000 + b'"')),
@@ -283,17 +284,17 @@ def _built_in() -> Iterator[Kind]:
     def pod_of(n: int, **more: Any) -> bytes:
         return encode(pod | {"metadata": {"name": f"pod-{n}", **more}})
 
-    yield Kind("pod with 33,000 variables, POST", lambda n: Ask("POST", f"{CORE}/pods", pod_of(n)), 201)
+    yield Kind("pod of many variables, POST", lambda n: Ask("POST", f"{CORE}/pods", pod_of(n)), 201)
     more_env = encode(
         {"spec": {"containers": [{"name": "a", "env": [{"name": f"W{n}", "value": "y"} for n in range(20_000)]}]}}
     )
     yield Kind("the same, strategic merge", lambda n: Ask("PATCH", f"{CORE}/pods/pod-{n}", more_env, STRATEGIC), 0)
     table, watch = {"Accept": TABLE}, "watch=true&timeoutSeconds=1&resourceVersion=0"
-    yield Kind("pods with 33,000 variables, a table", lambda _: Ask("GET", f"{CORE}/pods", more=table), 200)
+    yield Kind("pods of many variables, a table", lambda _: Ask("GET", f"{CORE}/pods", more=table), 200)
     yield Kind("the same, watched", lambda _: Ask("GET", f"{CORE}/pods?{watch}"), 200)
     yield Kind("the same, watched as a table", lambda _: Ask("GET", f"{CORE}/pods?{watch}", more=table), 200)
     yield Kind(
-        "pod with 33,000 variables, binding",
+        "pod of many variables, binding",
         lambda n: Ask(
             "POST", f"{CORE}/pods/pod-{n}/binding", encode({"metadata": {"name": f"pod-{n}"}, "target": {"name": "n"}})
         ),

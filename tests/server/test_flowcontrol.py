@@ -193,6 +193,25 @@ def test_work_on_collections_alternates_between_users_whatever_they_have_begun()
     in_virtual_time(main)
 
 
+@pytest.mark.parametrize(
+    ("milliseconds", "in_one_round"),
+    [
+        pytest.param(0.3, 6, id="short ones share a round"),
+        pytest.param(0.9, 2, id="as many as should fit"),
+        pytest.param(1.5, 1, id="a second one would hold the loop for too long"),
+        pytest.param(4.0, 1, id="long ones are alone"),
+    ],
+)
+def test_a_round_has_as_many_slices_as_should_fit(milliseconds: float, in_one_round: int) -> None:
+    async def main() -> None:
+        served = Served()
+        served.work(Flow(level(), "a"), milliseconds / 1e3, 20)
+        await rounds(1)
+        assert len(served.order) == in_one_round
+
+    in_virtual_time(main)
+
+
 def test_what_was_used_while_nobody_waited_is_not_held_against_anybody() -> None:
     async def main() -> None:
         served, one = Served(), level()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import random
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
@@ -16,12 +19,15 @@ import pytest
 from strato.api.catalog import POD
 from strato.api.wire import Request, Response, User
 from strato.clock import SystemClock, VirtualClock
+from strato.errors import ApiError, BadRequest
 from strato.server.api import ApiServer
-from strato.server.bodies import is_slow
+from strato.server.bodies import is_slow, read_json
 from strato.server.embedded import open_server
-from strato.server.flowcontrol.dispatch import at_once, divided
-from strato.server.flowcontrol.timeslice import Computation
+from strato.server.flowcontrol import timeslice
+from strato.server.flowcontrol.dispatch import Steps, at_once, divided
+from strato.server.flowcontrol.timeslice import Computation, alone
 from strato.server.jsonbodies import stored_steps
+from strato.server.rest import storing
 
 ADMIN = User("admin", ("system:masters", "system:authenticated"))
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -368,3 +374,90 @@ async def test_rules_that_cost_much_are_evaluated_in_slices_up_to_kubernetes_lim
     )
     assert (await server.handle(change)).status == 200
     assert server.state.flows.dispatcher.slices - before >= 10
+
+
+def test_a_call_that_cannot_pause_begins_a_slice_unless_one_has_just_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, seen = [0.0], []
+    monkeypatch.setattr(timeslice, "perf_counter", lambda: now[0])
+
+    def work() -> None:
+        alone(seen.append, "at once")
+        now[0] += 3.0
+        alone(seen.append, "in the next slice")
+
+    computation = Computation(work, 10.0)
+    computation.step()
+    assert seen == ["at once"]
+    assert _finished(computation) == 1
+    computation.result()
+    assert seen == ["at once", "in the next slice"]
+    alone(seen.append, "outside of a computation")
+    assert len(seen) == 3
+
+
+POD_OF_MANY = {"containers": [{"name": "a", "image": "i", "env": [{"name": f"V{n}"} for n in range(6_000)]}]}
+PODS = "/api/v1/namespaces/default/pods"
+
+
+async def test_the_slice_that_writes_a_large_object_does_not_encode_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[Any] = []
+
+    def encode(obj: Any) -> bytes:
+        written.append(obj.get("spec"))
+        return msgspec.json.encode(obj)
+
+    server, _ = open_server(SystemClock(), random.Random(1), None)
+    monkeypatch.setattr(storing, "encode", encode)
+
+    async def ask(method: str, path: str, body: Any, media: str = "application/json") -> Any:
+        answer = await server.handle(_asked(method, path, body, media))
+        assert answer.status < 300, answer.body
+        return msgspec.json.decode(answer.body)
+
+    for name in ("a", "b", "c"):
+        await ask("POST", PODS, {"metadata": {"name": name}, "spec": POD_OF_MANY})
+    await ask("POST", f"{PODS}/a/binding", {"metadata": {"name": "a"}, "target": {"name": "n"}})
+    small = len(written)
+    labelled = await ask("PATCH", f"{PODS}/a", {"metadata": {"labels": {"l": "m"}}}, "application/merge-patch+json")
+    assert len(labelled["spec"]["containers"][0]["env"]) == 6_000
+    await ask("POST", f"{PODS}/a/eviction", {"metadata": {"name": "a"}})
+    assert (await ask("GET", f"{PODS}/a", None))["spec"] == labelled["spec"]
+    await ask("DELETE", f"{PODS}/b", {})
+    await ask("DELETE", PODS, {})
+    assert len(written) - small >= 5
+    assert all(isinstance(spec, msgspec.Raw) for spec in written[small:])
+
+
+@pytest.mark.parametrize("body", [b'{"a":[%s]}' % (b"1," * 70_000), b'{"data":[%s1]}' % (b"1," * 3_000)])
+async def test_a_large_body_that_is_refused_is_freed_at_once(body: bytes) -> None:
+    server, _ = open_server(SystemClock(), random.Random(1), None)
+    flow = server.state.flows.flow_of(_asked("POST", MAPS, None))
+
+    class Kept(list[int]):
+        """A list that weak references can refer to."""
+
+    async def refused() -> weakref.ref[Kept]:
+        kept = Kept((1, 2))
+        found = weakref.ref(kept)
+
+        def steps() -> Steps[None]:
+            document = kept
+            yield None
+            yield lambda: read_json(body) if document else None
+            raise BadRequest("not an object")
+
+        with contextlib.suppress(ApiError):
+            await server.state.flows.dispatcher.finish(flow, steps())
+            raise AssertionError("it is refused")
+        return found
+
+    gc.disable()
+    try:
+        found = await refused()
+        await asyncio.sleep(0)  # until then the loop refers to the exception
+        for thread in threading.enumerate():
+            if thread.name == "timeslice":
+                thread.join(120)
+        assert found() is None
+    finally:
+        gc.enable()

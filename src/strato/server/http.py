@@ -194,7 +194,7 @@ class App(Service):
         encoding = request.headers.get("content-encoding", "").strip().lower()
         if encoding not in ("", "identity") and body:
             body = await run(self._decoder, _unpacked, body, encoding)
-        if not is_slow(body, content_type):
+        if encoding and not is_slow(body, content_type):
             return body
         steps = parsing(body, content_type)
         if flows is None:

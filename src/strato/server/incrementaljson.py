@@ -1,6 +1,6 @@
 """Decode large JSON in chunks, so that the loop can serve other requests in between.
 
-msgspec takes up to 20 ms for 100,000 values and holds the interpreter lock meanwhile. So a large body is cut where a
+msgspec takes up to 13 ms for 64,000 values and holds the interpreter lock meanwhile. So a large body is cut where a
 value has ended, at commas and brackets outside of strings; each chunk is decoded on its own and added to the list or
 map that it is a part of. A long string is decoded in chunks too. The result does not depend on where the cuts are.
 """
@@ -16,8 +16,8 @@ from strato.server.flowcontrol.dispatch import Steps
 
 CHUNK_BYTES = 8192
 """Smallest size of a chunk; a chunk ends at the first comma or bracket behind it."""
-_TOKENS_AT_ONCE = 2048
-"""Commas and brackets scanned between two yields: about 1 ms."""
+_TOKENS_AT_ONCE = 1024
+"""Commas and brackets scanned between two yields: about 0.5 ms."""
 _BYTES_AT_ONCE = 192 * 1024
 """Bytes scanned and decoded between two yields: about 1.5 ms."""
 _COMMA = 0x2C

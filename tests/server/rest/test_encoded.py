@@ -18,7 +18,7 @@ from strato.server import http, protobuf
 from strato.server.embedded import in_memory_server
 from strato.server.negotiation import PROTOBUF, Accepted, accepted
 from strato.server.protobuf.wire import blobs
-from strato.server.rest import encoded
+from strato.server.rest.reframing import reframed
 from strato.server.rest.watching import ended_with
 from tests.server.asking import ADMIN
 
@@ -179,7 +179,8 @@ async def test_long_lists_and_watches_come_whole(session: aiohttp.ClientSession)
 async def test_a_watch_from_too_long_ago_ends_with_a_status() -> None:
     flows = in_memory_server(SystemClock(), random.Random(1)).state.flows
     flow = flows.assigned(ADMIN, "GET", MAPS).flow
-    answer = encoded.watching(ended_with(Gone("too old resource version")), flows.dispatcher, flow)
+    end = ended_with(Gone("too old resource version"))
+    answer = reframed(end, flows.dispatcher, flow, convert=None, in_protobuf=True)
     assert answer.stream is not None
     ((event_type, obj),) = frames(b"".join([chunk async for chunk in answer.stream]))
     assert (event_type, obj["kind"], obj["code"]) == ("ERROR", "Status", 410)

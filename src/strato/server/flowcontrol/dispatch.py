@@ -2,9 +2,9 @@
 
 All requests are served on one thread, so the resource to share is that thread's time. `Dispatcher` does it by weighted
 fair queueing of measured time: among priority levels by their shares, and within a level equally among its flows (a
-flow is the requests of one user or namespace). A round serves requests for `ROUND_SECONDS` and slices for
-`SLICE_SECONDS`; then the loop reads its sockets. A request is served at once if no other waits and the round has time
-left.
+flow is the requests of one user or namespace). A round serves requests for `ROUND_SECONDS` and as many slices as should
+fit into `SLICE_SECONDS`; then the loop reads its sockets. A request is served at once if no other waits and the round
+has time left.
 
 The virtual time of a flow or level is the time it was served, divided by its share; the one with the least is served
 next. A flow that becomes active again starts at the virtual time of the active ones, and virtual times are reset when
@@ -34,8 +34,9 @@ It yields None, or a long computation whose result it is then sent. The computat
 
 ROUND_SECONDS = 0.005
 """How long a round serves requests before the loop reads its sockets."""
-SLICE_SECONDS = 0.003
-"""How long a slice of work should take; a round serves as many slices as fit into this time."""
+SLICE_SECONDS = 0.002
+"""How long a slice of work should take. Of the 5 ms for which the loop may be held, the rest is left to a call into C
+that handles a whole object, which cannot be divided."""
 WAIT_SECONDS = 15.0
 """A request that has waited longer is refused: a quarter of the time that clients wait, as in Kubernetes."""
 SEATS = 16
@@ -279,18 +280,21 @@ class Dispatcher:
 
     async def run(self, flow: Flow, work: Callable[[], T]) -> T:
         """Queue a slice of work, and return its result."""
-        result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        waiting: list[asyncio.Future[T]] = [asyncio.get_running_loop().create_future()]
 
         def do() -> None:
-            if result.done():
+            if not waiting or waiting[0].done():
                 return
             try:
-                result.set_result(work())
+                waiting[0].set_result(work())
             except Exception as error:
-                result.set_exception(error)
+                waiting[0].set_exception(error)
 
         self.submit(flow, do)
-        return await result
+        try:
+            return await waiting[0]
+        finally:
+            waiting.clear()  # an exception in it refers to both frames: a circle with all that was read
 
     async def finish(self, flow: Flow, steps: Steps[T]) -> T:
         """Run work with each step as a slice, and return its result."""
@@ -376,9 +380,10 @@ class Dispatcher:
         try:
             while self._requests and self._used_seconds < ROUND_SECONDS:
                 self._used_seconds += self._serve_request()
-            used_seconds = 0.0
-            while self._slices and used_seconds < SLICE_SECONDS:
-                used_seconds += self._serve_slice()
+            used_seconds = longest = 0.0
+            while self._slices and used_seconds + longest < SLICE_SECONDS:  # another one may take as long
+                seconds = self._serve_slice()
+                used_seconds, longest = used_seconds + seconds, max(longest, seconds)
         finally:
             if not self._is_due:
                 self._schedule()

@@ -13,11 +13,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from time import perf_counter
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
+P = ParamSpec("P")
 T = TypeVar("T")
 _CALLS_BETWEEN_LOOKS = 32
 """Function calls and returns between two checks of the clock: some microseconds."""
+
+
+_HARDLY_BEGUN = 0.75
+"""Part of a slice that is left when the slice has hardly begun."""
 
 
 class _Abandoned(BaseException):
@@ -51,9 +56,13 @@ class Computation(Generic[T]):
         self._stopped.acquire()
 
     def result(self) -> T:
-        """Return the function's result, or raise its exception."""
-        if self._error is not None:
-            raise self._error
+        """Return the function's result, or raise its exception; once."""
+        error, self._error = self._error, None  # its traceback has frames that refer to this object
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error
         return self._result[0]
 
     def abandon(self) -> None:
@@ -97,6 +106,13 @@ class Computation(Generic[T]):
             if self._is_abandoned:
                 raise _Abandoned
 
+    def begin_slice(self) -> None:
+        """Wait for the next slice, unless the current one has hardly begun."""
+        if self._until - perf_counter() < self._seconds * _HARDLY_BEGUN:
+            with self.pausing_itself():
+                self._until = 0.0
+                self.pause()
+
     def _look(self, frame: Any, event: str, arg: Any) -> None:
         """Check now and then whether the slice is over; the interpreter calls this at each function call and return."""
         del frame, event, arg
@@ -115,3 +131,16 @@ _current: ContextVar[Computation[Any] | None] = ContextVar("computation", defaul
 def current() -> Computation[Any] | None:
     """Return the computation on whose thread this code runs, if any."""
     return _current.get()
+
+
+def is_divided() -> bool:
+    """Tell whether this code runs in slices."""
+    return _current.get() is not None
+
+
+def alone(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function that is one call into C for a whole object, so it cannot pause: in a slice of its own."""
+    computation = _current.get()
+    if computation is not None:
+        computation.begin_slice()
+    return function(*args, **kwargs)

@@ -64,7 +64,7 @@ def _follow_directives(
     retain = patch.get("$retainKeys")
     if retain is not None and not isinstance(retain, list):
         raise BadRequest(f"$retainKeys must be a list (at {_shown(path)})")
-    result = {name: value for name, value in target.items() if retain is None or name in retain}
+    result = dict(target) if retain is None else {name: value for name, value in target.items() if name in retain}
     orders = {name.removeprefix(_SET_ORDER): order for name, order in patch.items() if name.startswith(_SET_ORDER)}
     before = {field: result.get(field) for field in orders}
     for name, value in patch.items():

@@ -77,7 +77,7 @@ def _find_key(state: State, draft: Draft) -> None:
 def _store(state: State, draft: Draft) -> None:
     kind, known = draft.served.kind, draft.known
     if known is None:
-        draft.body = storing.store(state, draft.request, kind, draft.key, draft.obj)
+        draft.body = storing.store(state, draft.request, kind, draft.key, draft.obj, draft.texts)
         return
     accepted, metadata = known.accepted, draft.obj["metadata"]
     inputs, uid, time = accepted.inputs, metadata["uid"], metadata["creationTimestamp"]
@@ -128,8 +128,9 @@ CREATION = (
     Row(pipeline.admit, _ADMITTED, pipeline.has_rules("CREATE")),
     Row(certificaterequests.begin, frozenset((METADATA, REST, NEW)), certificaterequests.concerns),
     Row(None, frozenset((*_MEMBERS, NEW)), yielding=pipeline.call_validating),
-    Row(_check_namespace_is_open, frozenset((METADATA, NEW, AGAIN))),
     Row(_prepare, _ADMITTED, _is_prepared),
+    Row(None, frozenset(_MEMBERS), yielding=pipeline.encode_members),
+    Row(_check_namespace_is_open, frozenset((METADATA, NEW, AGAIN))),
     Row(pipeline.convert, _ADMITTED | {NEW}, pipeline.is_converted),
     Row(pipeline.count_quotas, frozenset((*_MEMBERS, NEW)), yielding=pipeline.count_quotas_yielding),
     Row(_find_key, frozenset((METADATA, NEW))),

@@ -80,7 +80,7 @@ class Deleter:
             yield from self._state.dynamic.admit(admission_request, _as_sent(options))
             if bucket.latest(key) is not stored:
                 raise largewrites.Changed
-        body, gone = self.remove(request, kind, target, old, options)
+        body, gone = self.remove(request, kind, target, old, options, storing.texts_of(stored))
         if gone and not strategy_of(served).returns_deleted:
             answer = Response(200, encode(_success(kind, target.name, old["metadata"]["uid"])))
         else:
@@ -153,7 +153,7 @@ class Deleter:
                 body = bucket.latest(key)
                 assert body is not None, "it was admitted as it is"
                 one = _named(target, old)
-                self.remove(request, kind, one, old, options)
+                self.remove(request, kind, one, old, options, storing.texts_of(body))
                 deletion.found.append(body)
                 if len(deletion.found) == deletion.limit:
                     break
@@ -191,9 +191,18 @@ class Deleter:
         return None
 
     def remove(
-        self, request: Request, kind: Kind, target: ResourcePath, old: Json, options: Json
+        self,
+        request: Request,
+        kind: Kind,
+        target: ResourcePath,
+        old: Json,
+        options: Json,
+        texts: storing.Texts = storing.NO_TEXTS,
     ) -> tuple[bytes, bool]:
-        """Mark an object as terminating or remove it; return its last state and whether it was removed."""
+        """Mark an object as terminating or remove it; return its last state and whether it was removed.
+
+        ``texts`` are the object's members but metadata and status, encoded, of a large one.
+        """
         key = object_key(kind, target.namespace, target.name)
         metadata = {**old["metadata"]}
         obj = {**old, "metadata": metadata}
@@ -207,13 +216,13 @@ class Deleter:
             metadata.setdefault("deletionTimestamp", format_time(now))
             if obj == old:
                 return encode(old), False
-            return storing.store(self._state, request, kind, key, obj), False
+            return storing.store(self._state, request, kind, key, obj, texts), False
         if grace == 0 and not metadata.get("finalizers"):
             if kind is catalog.POD:
                 if "deletionTimestamp" not in metadata:
                     metadata["generation"] = metadata.get("generation", 0) + 1
                 metadata["deletionTimestamp"], metadata["deletionGracePeriodSeconds"] = format_time(now), 0
-            return storing.remove(self._state, request, kind, key, obj), True
+            return storing.remove(self._state, request, kind, key, obj, texts), True
         if "deletionTimestamp" not in metadata:
             metadata["deletionTimestamp"] = format_time(now + grace)
             metadata["deletionGracePeriodSeconds"] = grace
@@ -225,7 +234,7 @@ class Deleter:
             metadata["deletionTimestamp"] = format_time(now + grace)
         elif obj == old:
             return encode(old), False
-        return storing.store(self._state, request, kind, key, obj), False
+        return storing.store(self._state, request, kind, key, obj, texts), False
 
 
 def _named(target: ResourcePath, obj: Json) -> ResourcePath:

@@ -1,20 +1,17 @@
-"""Encode answers as protobuf, lists and watches object by object; in slices, because the encoder is slow Python."""
+"""Encode answers as protobuf, lists object by object; in slices, because the encoder is slow Python."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
 
 from strato.api.meta import Json
-from strato.api.wire import Response
-from strato.http.streaming import close_stream
 from strato.server import protobuf
-from strato.server.flowcontrol.dispatch import SLICE_SECONDS, Dispatcher, Flow, Steps
+from strato.server.flowcontrol.dispatch import Steps
 from strato.server.jsonbodies import stored_steps
-from strato.server.negotiation import METADATA, PROTOBUF, Accepted
+from strato.server.negotiation import METADATA, Accepted
 from strato.server.rest.collections import ENCODING, ListText
 
 SMALL_BYTES = 16 * 1024
@@ -28,7 +25,7 @@ def steps(body: bytes, form: Accepted) -> Steps[bytes | None]:
     obj = yield from stored_steps(body)
     if form.target == METADATA and obj.get("kind") != "Status" and obj.get("apiVersion") != _META:
         obj = {"kind": METADATA, "apiVersion": _META, "metadata": obj.get("metadata", {})}
-    return (yield from _encoded(obj, len(body)))
+    return (yield from encoding(obj, len(body)))
 
 
 def list_text(head: Json, item_kind: str, bodies: Iterable[bytes], shown: Callable[[bytes], bytes] | None) -> ListText:
@@ -59,42 +56,8 @@ def list_text(head: Json, item_kind: str, bodies: Iterable[bytes], shown: Callab
     )
 
 
-def watching(stream: AsyncIterator[bytes], dispatcher: Dispatcher, flow: Flow) -> Response:
-    """Return a watch as an answer in protobuf; ``stream`` yields its frames in JSON."""
-    return Response(200, content_type=f"{PROTOBUF};stream=watch", stream=_Frames(stream, dispatcher, flow))
-
-
-class _Frames:
-    """Encodes the frames of a watch, as many events at a time as fit into a slice."""
-
-    def __init__(self, stream: AsyncIterator[bytes], dispatcher: Dispatcher, flow: Flow) -> None:
-        self._stream, self._dispatcher, self._flow = stream, dispatcher, flow
-        self._lines: deque[bytes] = deque()
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self
-
-    async def __anext__(self) -> bytes:
-        while not self._lines:
-            self._lines.extend((await anext(self._stream)).splitlines())
-        return await self._dispatcher.finish(self._flow, self._steps())
-
-    async def aclose(self) -> None:
-        """Stop the watch, also if it was never read."""
-        await close_stream(self._stream)
-
-    def _steps(self) -> Steps[bytes]:
-        frames, lines, left = [], self._lines, SLICE_SECONDS
-        while lines and left > 0:
-            line = lines.popleft()
-            event = yield from stored_steps(line)
-            obj = yield from _encoded(event["object"], len(line))
-            frames.append(protobuf.watch_frame(event["type"], obj or b""))
-            left -= ENCODING.object_seconds + ENCODING.byte_seconds * len(line)
-        return b"".join(frames)
-
-
-def _encoded(obj: Json, size: int) -> Steps[bytes | None]:
+def encoding(obj: Json, size: int) -> Steps[bytes | None]:
+    """Encode a decoded object, in steps unless the JSON it was decoded from is small: it has ``size`` bytes."""
     if size <= SMALL_BYTES:
         return protobuf.encode(obj)
     answer: bytes | None = yield lambda: protobuf.encode(obj)

@@ -25,7 +25,7 @@ from strato.errors import BadRequest, Cause, TooManyRequests
 from strato.server import preparation
 from strato.server.fields import labels_of
 from strato.server.flowcontrol.dispatch import Steps
-from strato.server.jsonbodies import UNCOUNTED_BYTES, stored_steps
+from strato.server.jsonbodies import stored_steps
 from strato.server.path import ResourcePath
 from strato.server.preparation import Json, encode
 from strato.server.registry import Served
@@ -90,19 +90,15 @@ class Evictor:
         if self._state.bucket(kind).latest(key) is not body:
             raise Changed
         check_preconditions(kind, target.name, options, pod)
+        texts = storing.texts_of(body)
         if pod["spec"].get("nodeName") and phase not in FINISHED:
-            marked = self._mark(request, kind, target, pod)
-            if len(marked) > UNCOUNTED_BYTES:  # writing a large pod takes as long as a slice
-                latest = self._state.bucket(kind).latest(key)
-                yield None
-                if self._state.bucket(kind).latest(key) is not latest:
-                    raise Changed
-        self._deleter.remove(request, kind, target, pod, options)
+            self._mark(request, kind, target, pod, texts)
+        self._deleter.remove(request, kind, target, pod, options, texts)
         done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
         return storing.with_warnings(Response(201, encode(done)), asked.warnings)
 
-    def _mark(self, request: Request, kind: Kind, target: ResourcePath, pod: Json) -> bytes:
-        """Set the pod's condition DisruptionTarget, by which its owner sees that it did not fail; return its bytes."""
+    def _mark(self, request: Request, kind: Kind, target: ResourcePath, pod: Json, texts: storing.Texts) -> None:
+        """Set the pod's condition DisruptionTarget, by which its owner sees that it did not fail."""
         status = pod.setdefault("status", {})
         conditions = [c for c in status.get("conditions") or () if c.get("type") != "DisruptionTarget"]
         conditions.append(
@@ -117,7 +113,7 @@ class Evictor:
         )
         status["conditions"] = conditions
         key = object_key(kind, target.namespace, target.name)
-        return storing.store(self._state, request, kind, key, pod)
+        storing.store(self._state, request, kind, key, pod, texts)
 
     def _check_budgets(self, namespace: str, pod: Json) -> Steps[None]:
         labels = pod["metadata"].get("labels") or {}

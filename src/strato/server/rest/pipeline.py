@@ -57,6 +57,8 @@ class Draft(msgspec.Struct, gc=False):
     """The stored object's bytes."""
     status: Json | None = None
     """The new status with apiVersion and kind, of an update that can change only the status; the rest is valid."""
+    texts: storing.Texts = storing.NO_TEXTS
+    """The members that `encode_members` has encoded."""
     due: quotas.Due = ()
     """The charges to quotas that `count_quotas` has found."""
     key: str = ""
@@ -225,6 +227,17 @@ def allocate(state: State, draft: Draft) -> None:
         state.services.allocate(draft.obj, draft.old, dry_run=dry_run)
 
 
+def encode_members(state: State, draft: Draft) -> Steps[None]:
+    """Encode all but the metadata of a large object, ahead of the slice in which it is written."""
+    if is_service(state, draft.served):
+        return  # its addresses are still missing
+    yield None
+    draft.texts = {
+        name: msgspec.Raw(preparation.encode(value)) for name, value in draft.obj.items() if name != "metadata"
+    }
+    yield None
+
+
 def convert(state: State, draft: Draft) -> None:
     """Check, before anything is written, that the webhook has converted the object to the storage version.
 
@@ -233,7 +246,8 @@ def convert(state: State, draft: Draft) -> None:
     """
     bucket = state.bucket(draft.served.kind)
     if isinstance(bucket, VersionedBucket) and not draft.body:
-        bucket.stored(preparation.encode({**draft.obj, "metadata": {"resourceVersion": "0", **draft.obj["metadata"]}}))
+        metadata = {"resourceVersion": "0", **draft.obj["metadata"]}
+        bucket.stored(preparation.encode({**draft.obj, **draft.texts, "metadata": metadata}))
 
 
 def is_converted(_state: State, served: Served) -> bool:

@@ -14,10 +14,10 @@ from strato.errors import ApiError, BadRequest, Cause, Gone, Invalid
 from strato.server.fields import SHORT_SELECTOR, Filter
 from strato.server.flowcontrol.dispatch import Flow, Steps
 from strato.server.jsonbodies import UNCOUNTED_BYTES
-from strato.server.negotiation import METADATA, PROTOBUF, TABLE
+from strato.server.negotiation import METADATA, PROTOBUF
 from strato.server.path import ResourcePath
 from strato.server.registry import Served
-from strato.server.rest import continuetokens, encoded, representations
+from strato.server.rest import continuetokens, reframing, representations
 from strato.server.rest.collections import Selection, answered, completed
 from strato.server.rest.state import State, object_key
 from strato.server.rest.watching import Asked, Watch, ended_with
@@ -40,12 +40,13 @@ class Reader:
         row = self._state.bucket(kind).durable(object_key(kind, target.namespace, target.name))
         if row is None:
             raise not_found(kind, target.name)
-        now = self._state.clock.now()
-        if len(row.body) > UNCOUNTED_BYTES and representations.wanted(request, served).target == TABLE:
-            return self._tabulated(request, representations.row_steps(request, served, row.body, now))
-        return representations.shown(request, served, row.body, now=now)
+        if len(row.body) > UNCOUNTED_BYTES:
+            convert = representations.conversion(request, served, self._state.clock)
+            if convert is not None:
+                return self._converted(request, representations.converted_steps(row.body, convert))
+        return representations.shown(request, served, row.body, now=self._state.clock.now())
 
-    async def _tabulated(self, request: Request, steps: Steps[bytes]) -> Response:
+    async def _converted(self, request: Request, steps: Steps[bytes]) -> Response:
         flows = self._state.flows
         return Response(200, await flows.dispatcher.finish_seated(flows.flow_of(request), steps))
 
@@ -159,12 +160,18 @@ class Reader:
             revision = _revision(asked)
         flows, bucket = self._state.flows, self._state.bucket(kind)
         flow, form = flows.flow_of(request), representations.wanted(request, served)
-        is_encoded = form.media == PROTOBUF
+        convert = representations.conversion(request, served, self._state.clock)
+        reframed = partial(
+            reframing.reframed,
+            dispatcher=flows.dispatcher,
+            flow=flow,
+            convert=convert,
+            in_protobuf=form.media == PROTOBUF,
+        )
         try:
             watcher, missed = store.watch(kind.resource, revision, uncommitted=request.uncommitted)
         except Gone as error:  # as kube-apiserver: the watch is accepted, and its only event is the error
-            end = ended_with(error)
-            return encoded.watching(end, flows.dispatcher, flow) if is_encoded else Response(200, stream=end)
+            return reframed(ended_with(error))
         if isinstance(bucket, VersionedBucket) and bucket.is_converted:
             try:
                 initial = iter(list(initial))
@@ -182,7 +189,7 @@ class Reader:
                 mark_initial_end=send_initial and "sendInitialEvents" in request.query,
                 bookmarks=request.flag("allowWatchBookmarks"),
                 timeout_seconds=_integer(request, "timeoutSeconds") or self._default_timeout(request),
-                render=representations.rendering(request, served, self._state.clock),
+                render=representations.rendering(request, served),
                 render_bookmarks=form.target == METADATA,
                 version=bucket.changed if isinstance(bucket, VersionedBucket) else None,
                 convert=self._state.convert,
@@ -192,7 +199,7 @@ class Reader:
             dispatcher=flows.dispatcher,
             flow=flow,
         )
-        return encoded.watching(watch, flows.dispatcher, flow) if is_encoded else Response(200, stream=watch)
+        return reframed(watch)
 
     def _default_timeout(self, request: Request) -> float:
         """Return a remote watch's timeout: a random time from 30 to 60 minutes, so that watches spread over servers."""

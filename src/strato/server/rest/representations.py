@@ -1,7 +1,7 @@
 """Representations of objects by the Accept header: whole, the metadata alone, or rows of a table; in JSON or protobuf.
 
-Everything is made as JSON first. Lists and watches are encoded as protobuf here, object by object; any other answer by
-the HTTP service (`encoded`).
+Everything is made as JSON first. Lists are encoded as protobuf here, object by object; watches when they are read
+(`reframing`), any other answer by the HTTP service (`encoded`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from strato.api.wire import Request, Response
 from strato.clock import Clock
 from strato.errors import BadRequest, NotAcceptable
 from strato.server import negotiation, protobuf
-from strato.server.flowcontrol.dispatch import Steps, at_once
+from strato.server.flowcontrol.dispatch import Steps
 from strato.server.jsonbodies import stored_steps
 from strato.server.negotiation import JSON, METADATA, METADATA_LIST, PLAIN_JSON, PROTOBUF, TABLE, Accepted
 from strato.server.preparation import encode
@@ -82,28 +82,38 @@ def _formed(form: Form) -> Callable[[bytes], bytes]:
     return lambda body: encode(form.show(_decode(body)))
 
 
-def rendering(request: Request, served: Served, clock: Clock) -> Callable[[bytes], bytes] | None:
-    """Return the function that converts a stored body for a watch's frame; None if the frame has the body itself."""
+def conversion(request: Request, served: Served, clock: Clock) -> Callable[[Any], Any] | None:
+    """Return the function that converts a decoded object into the form that the client accepts; None if none is needed.
+
+    Raises:
+        BadRequest: ``includeObject`` has an unknown value.
+    """
     target = wanted(request, served).target
     if target == TABLE:
-        return lambda body: _row(request, served, body, clock.now())
-    if target in (METADATA, METADATA_LIST):
-        return metadata_alone
-    return None if served.form is None else _formed(served.form)
+        _renderer(request, served, clock.now())  # raises now what it would raise for each object
+        return lambda obj: _tabulated(request, served, obj, clock.now())
+    return None if target in (METADATA, METADATA_LIST) or served.form is None else served.form.show
 
 
-def row_steps(request: Request, served: Served, body: bytes, now: float) -> Steps[bytes]:
-    """Return one stored object as a table of one row, in steps if it is large."""
+def rendering(request: Request, served: Served) -> Callable[[bytes], bytes] | None:
+    """Return the function that cuts a stored body for a watch's frame, without decoding it; None if it stays whole."""
+    return metadata_alone if wanted(request, served).target in (METADATA, METADATA_LIST) else None
+
+
+def converted_steps(body: bytes, convert: Callable[[Any], Any]) -> Steps[bytes]:
+    """Return a stored object converted (`conversion`), in steps if it is large."""
     obj = yield from stored_steps(body)
-    revision = obj["metadata"].get("resourceVersion")  # missing in a dry run's result
-    metadata = {"resourceVersion": revision} if revision else {}
-    answer = yield lambda: table(request, served, [obj], metadata, now)
-    body_of_table: bytes = answer.body
-    return body_of_table
+    return encode((yield lambda: convert(obj)))
 
 
 def _row(request: Request, served: Served, body: bytes, now: float) -> bytes:
-    return at_once(row_steps(request, served, body, now))
+    return encode(_tabulated(request, served, _decode(body), now))
+
+
+def _tabulated(request: Request, served: Served, obj: Any, now: float) -> dict[str, Any]:
+    """Return one object as a table of one row."""
+    revision = obj["metadata"].get("resourceVersion")  # missing in a dry run's result
+    return _table(request, served, [obj], {"resourceVersion": revision} if revision else {}, now)
 
 
 def table(request: Request, served: Served, objects: Sequence[Any], metadata: dict[str, Any], now: float) -> Response:
@@ -112,9 +122,14 @@ def table(request: Request, served: Served, objects: Sequence[Any], metadata: di
     Raises:
         BadRequest: ``includeObject`` has an unknown value.
     """
+    return Response(200, encode(_table(request, served, objects, metadata, now)))
+
+
+def _table(
+    request: Request, served: Served, objects: Sequence[Any], metadata: dict[str, Any], now: float
+) -> dict[str, Any]:
     renderer = _renderer(request, served, now)
-    rows = [renderer.row(obj) for obj in objects]
-    return Response(200, encode({**renderer.head(metadata), "rows": rows}))
+    return {**renderer.head(metadata), "rows": [renderer.row(obj) for obj in objects]}
 
 
 def _renderer(request: Request, served: Served, now: float) -> Renderer:
@@ -147,12 +162,8 @@ def list_text(
     if as_rows:
         renderer = _renderer(request, served, now)
         head, row = renderer.head(metadata), renderer.row
-
-        def steps(body: bytes) -> Steps[bytes]:
-            obj = yield from stored_steps(body)
-            return encode((yield lambda: row(obj)))
-
         shown = lambda body: encode(row(_decode(body)))  # noqa: E731 - as the others
+        steps = lambda body: converted_steps(body, row)  # noqa: E731 - as the others
         return ListText(_opened(head, "rows"), b",", bodies, shown, TABULATING, steps)
     if described:
         head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
@@ -163,8 +174,13 @@ def list_text(
     if media == PROTOBUF:
         return encoded.list_text(head, kind.name, bodies, None if served.form is None else _formed(served.form))
     if served.form is not None:
-        form = _formed(served.form)
-        return ListText(_opened(head, "items"), b",{", bodies, lambda body: _without_type(form(body)), TABULATING)
+        convert = served.form.show
+
+        def formed(body: bytes) -> Steps[bytes]:
+            return _without_type((yield from converted_steps(body, convert)))
+
+        shown = lambda body: _without_type(encode(convert(_decode(body))))  # noqa: E731 - as the others
+        return ListText(_opened(head, "items"), b",{", bodies, shown, TABULATING, formed)
     if served.is_custom:
         return ListText(_opened(head, "items"), b",", bodies, None)
     return ListText(_opened(head, "items"), b",{", bodies, _untyped(kind))

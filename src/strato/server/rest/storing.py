@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
@@ -13,12 +14,18 @@ from strato.api.wire import Request, Response
 from strato.errors import AlreadyExists, Cause
 from strato.http.parser import MAX_BODY_BYTES
 from strato.server import preparation
+from strato.server.jsonbodies import UNCOUNTED_BYTES
 from strato.server.path import ResourcePath
 from strato.server.preparation import Json, encode
 from strato.server.registry import Served
 from strato.server.rest.read import invalid_options
 from strato.server.rest.representations import shown
 from strato.server.rest.state import State, object_key
+from strato.server.rest.stored import read_members
+
+Texts = Mapping[str, msgspec.Raw]
+"""Members of an object as encoded JSON, so that a large one is not encoded in the slice in which it is written."""
+NO_TEXTS: Texts = MappingProxyType({})
 
 _MODES = ("", "Ignore", "Strict", "Warn")
 _NAME_ATTEMPTS = 8
@@ -124,12 +131,15 @@ def free_key(state: State, kind: Kind, metadata: Json) -> str:
     raise error
 
 
-def store(state: State, request: Request, kind: Kind, key: str, obj: Json) -> bytes:
-    """Give the object the next revision and write it; a dry run changes neither the revision nor the store."""
+def store(state: State, request: Request, kind: Kind, key: str, obj: Json, texts: Texts = NO_TEXTS) -> bytes:
+    """Give the object the next revision and write it; a dry run changes neither the revision nor the store.
+
+    ``texts`` are members that have been encoded already.
+    """
     is_dry = is_dry_run(request)
     if not is_dry:
         obj["metadata"]["resourceVersion"] = str(state.store.next_revision())
-    body = encode(obj)
+    body = encode({**obj, **texts} if texts else obj)
     if len(body) > MAX_BODY_BYTES:
         raise preparation.too_large(kind, obj)
     if is_dry:
@@ -138,20 +148,34 @@ def store(state: State, request: Request, kind: Kind, key: str, obj: Json) -> by
     return body
 
 
-def remove(state: State, request: Request, kind: Kind, key: str, obj: Json, *, last: Json | None = None) -> bytes:
+def remove(
+    state: State,
+    request: Request,
+    kind: Kind,
+    key: str,
+    obj: Json,
+    texts: Texts = NO_TEXTS,
+    *,
+    last: bytes | None = None,
+) -> bytes:
     """Delete the object, and give its last state the revision of the deletion; a dry run changes nothing.
 
-    Watchers get ``last`` as the last state, if it is given.
+    ``texts`` are members that have been encoded already. Watchers get ``last``, a stored body, as the last state, if it
+    is given.
     """
-    revision = str(state.store.next_revision())
-    obj["metadata"]["resourceVersion"] = revision
-    body = encode(obj)
+    revision = state.store.next_revision()
+    obj["metadata"]["resourceVersion"] = str(revision)
+    body = encode({**obj, **texts} if texts else obj)
     if not is_dry_run(request):
-        tombstone = body
-        if last is not None:
-            tombstone = encode({**last, "metadata": {**last["metadata"], "resourceVersion": revision}})
-        state.write(kind, key, None, tombstone)
+        state.write(kind, key, None, body if last is None else preparation.at_revision(last, revision))
     return body
+
+
+def texts_of(body: bytes) -> Texts:
+    """Return the members of a large stored object that stay as they are when it is deleted; of a small one, none."""
+    if len(body) <= UNCOUNTED_BYTES:
+        return NO_TEXTS
+    return {name: text for name, text in read_members(body).items() if name not in ("metadata", "status")}
 
 
 def answer(

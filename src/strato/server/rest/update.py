@@ -100,12 +100,12 @@ def _settle(state: State, draft: Draft) -> None:
     if obj == old:
         draft.body = encode(old)
     elif _may_go(kind, obj):
-        draft.body = storing.remove(state, draft.request, kind, draft.key, obj, last=old)
+        draft.body = storing.remove(state, draft.request, kind, draft.key, obj, draft.texts, last=draft.before)
 
 
 def _store(state: State, draft: Draft) -> None:
     if not draft.body:
-        draft.body = storing.store(state, draft.request, draft.served.kind, draft.key, draft.obj)
+        draft.body = storing.store(state, draft.request, draft.served.kind, draft.key, draft.obj, draft.texts)
 
 
 def _old(draft: Draft) -> Json:
@@ -161,6 +161,7 @@ UPDATE = (
     Row(_check_unchanged, frozenset((NEW, AGAIN))),
     Row(pipeline.admit, _ALL, pipeline.has_rules("UPDATE")),
     Row(None, _ALL, yielding=pipeline.call_validating),
+    Row(None, frozenset((REST, STATUS)), yielding=pipeline.encode_members),
     Row(_check_unchanged, frozenset((NEW, AGAIN))),
     Row(pipeline.allocate, _ALL, pipeline.is_service),
     Row(_settle, _ALL),

@@ -16,7 +16,7 @@ from strato.http.streaming import LARGE_BYTES
 from strato.server.fields import Filter
 from strato.server.flowcontrol.dispatch import SLICE_SECONDS, Dispatcher, Flow
 from strato.server.preparation import at_revision
-from strato.server.rest.collections import CHUNK_BYTES, COPYING, SELECTING, TABULATING
+from strato.server.rest.collections import CHUNK_BYTES, COPYING, DESCRIBING, SELECTING
 from strato.server.snapshot import Change
 from strato.server.store import Store, Watcher
 from strato.server.versions import Unconverted
@@ -28,7 +28,7 @@ memory several times on their way to the client."""
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 Render = Callable[[bytes], bytes]
-"""Converts a stored body into the object of a frame (a Table for kubectl, say)."""
+"""Cuts a stored body for a frame (its metadata, say) without decoding it."""
 
 
 _PREFIXES = {word: b'{"type":"' + word + b'","object":' for word in (b"ADDED", b"MODIFIED", b"DELETED")}
@@ -270,7 +270,7 @@ class Watch:
     def _slice(self, initial: Iterator[bytes]) -> bytes:
         """Return the frames of some of the initial events."""
         matches, everything = self._wanted.matches, self._wanted.everything
-        cost = (COPYING if everything else SELECTING) if self._render is None else TABULATING
+        cost = (COPYING if everything else SELECTING) if self._render is None else DESCRIBING
         left, room = SLICE_SECONDS, CHUNK_BYTES
         parts: list[bytes] = []
         for body in initial:

@@ -11,9 +11,11 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from typing import Any
 
 from strato.api.kinds import Kind
+from strato.server.flowcontrol.timeslice import alone, is_divided
 from strato.server.schema import shapes
 from strato.server.schema.typed import (
     NEVER_NULL,
@@ -38,7 +40,7 @@ def typed(kind: Kind, obj: dict[str, Any]) -> tuple[list[str], list[str]]:
         each value of a wrong JSON type. Usually two empty lists.
     """
     name = shapes.load().of(kind)
-    if name is None or _is_clean(name)(obj):
+    if name is None or (_is_clean_in_parts(name, obj) if is_divided() else _is_clean(name)(obj)):
         return [], []
     finder = _Finder()
     finder.structure(name, obj, "", ())
@@ -68,6 +70,21 @@ _SCALARS: dict[str, type | Check] = {
 
 
 _is_clean = cache(is_clean)
+_MANY = 1024
+"""Members of a map or list that are checked in one call."""
+
+
+def _is_clean_in_parts(name: str, obj: dict[str, Any]) -> bool:
+    """Check a large object as `is_clean` does, its long maps a part at a time, so that this can pause."""
+    check, rest = _is_clean(name), dict(obj)
+    for key, value in obj.items():
+        if value.__class__ is dict and len(value) > _MANY:
+            members = iter(value.items())
+            while part := dict(islice(members, _MANY)):
+                if not alone(check, {key: part}):
+                    return False
+            rest[key] = {}
+    return alone(check, rest)
 
 
 # ── the words ─────────────────────────────────────────────────────────────────────────────────────────────────────
