@@ -1,5 +1,6 @@
-"""Logs of a living cluster: written by its scheduler or by somebody who looks on, replayed, and travelled in.
+"""Logs of a cluster's scheduling: recorded by its scheduler or by an observer, then replayed or read at an instant.
 
-`entries` says what a log holds, `frames` and `segments` how it lies on disk, `journal` and `follow` who writes it,
-`replay` who repeats it. Nothing in here decides anything: a replay runs the scheduler's own cycle.
+`entries` defines what a log holds, `frames` and `segments` its files. `recorder` writes it, for a scheduler or for the
+observer in `follow`. `log` reads it, `replay` repeats its cycles on a `replica` of the World, `state` and `travel` give
+the objects at an instant, `workload` and `closedloop` simulate its jobs. All decisions come from the scheduler's cycle.
 """

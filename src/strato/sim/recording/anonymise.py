@@ -1,8 +1,8 @@
-"""Hides names in a log, so that it can be given away: the same name is the same hash everywhere, by a secret key.
+"""`Anonymiser`: replaces names in a log by hashes with a secret key, equal names by equal hashes, so it can be shared.
 
-Everything that is text is hashed, unless it is known to be a word of Kubernetes (``Running``, ``NoSchedule``), a
-quantity, an instant or a number; so what nobody thought of is hidden too. Keys of labels and annotations stay where
-their prefix is Kubernetes' or Volcano's. What a configuration says stays as it is: it is the policy.
+Every text is hashed unless it is known to be a word of the API (``Running``, ``NoSchedule``), a quantity, an instant or
+a number. So a field that this module does not know is hashed too. Keys of labels and annotations are kept if their
+prefix belongs to Kubernetes or Volcano. The scheduler's configuration is kept, as a replay needs the policy.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KNOWN: Final = frozenset(
         *("kube-public", "kube-node-lease", "system-node-critical", "system-cluster-critical", "true", "false"),
     )
 )
-"""Names that mean something to every scheduler."""
+"""Names that every cluster has or that schedulers know; hashing them would change decisions."""
 _WORD_FIELDS: Final = frozenset(
     (
         *("kind", "apiVersion", "phase", "type", "status", "state", "operator", "effect", "restartPolicy", "protocol"),
@@ -48,7 +48,7 @@ _WORD_FIELDS: Final = frozenset(
         *("startTime", "startedAt", "finishedAt", "resourceVersion", "topologyKey", "highestTierName", "tierName"),
     )
 )
-"""Fields whose texts are words of an API, instants or revisions."""
+"""Fields whose texts are words of the API, instants or revisions, and are kept."""
 _QUANTITY_FIELDS: Final = frozenset(
     (
         *("requests", "limits", "allocatable", "capacity", "overhead", "capability", "deserved", "resource", "hard"),
@@ -66,10 +66,10 @@ _INDEX: Final = re.compile("[0-9]{1,9}")
 
 
 class Anonymiser:
-    """See the module; a `strato.sim.recording.recorder.Hiding`.
+    """Hashes names, as the module says; a `strato.sim.recording.recorder.Hiding`.
 
     Args:
-        key: The secret; two logs with the same key have the same hashes. None: one that nobody keeps.
+        key: The secret key; logs with equal keys have equal hashes. None takes a random key that is not stored.
     """
 
     def __init__(self, key: bytes | None = None) -> None:
@@ -77,7 +77,7 @@ class Anonymiser:
         self._known: dict[str, str] = {name: name for name in _KNOWN}
 
     def text(self, text: str) -> str:
-        """Return a name, hidden; the index at its end, by which pods of a job are ordered, stays."""
+        """Return a hashed name; of one like ``job-task-3`` the index is kept, as it orders the pods of a job."""
         found = self._known.get(text)
         if found is None:
             if len(self._known) > 1_000_000:
@@ -90,16 +90,16 @@ class Anonymiser:
         return found
 
     def key(self, key: str) -> str:
-        """Return a ``namespace/name``, both hidden."""
+        """Return a ``namespace/name`` with both parts hashed."""
         namespace, slash, name = key.partition("/")
         return f"{self.text(namespace)}/{self.text(name)}" if slash else self.text(key)
 
     def body(self, view: Object) -> bytes:
-        """Return an object in msgpack, its names hidden."""
+        """Return an object in msgpack with its names hashed."""
         return e.encode(self.value(msgspec.to_builtins(view)))
 
     def value(self, value: Any, field: str = "") -> Any:
-        """Return a part of an object, its names hidden; ``field`` is where it stands."""
+        """Return a part of an object with its names hashed; ``field`` is the name of the field that holds it."""
         if isinstance(value, str):
             return self._string(value, field)
         if isinstance(value, list | tuple):
@@ -118,13 +118,13 @@ class Anonymiser:
             return {self._resource(key): self._amount(part) for key, part in value.items()}
         if field in _KEYED_FIELDS:
             return {self._label_key(key): self._string(part, "") for key, part in value.items()}
-        if "key" in value and isinstance(value["key"], str):  # a requirement, a taint or a toleration
+        if "key" in value and isinstance(value["key"], str):  # it is a selector requirement, a taint or a toleration
             rest = {name: self.value(part, name) for name, part in value.items() if name != "key"}
             return {"key": self._label_key(value["key"]), **rest}
         return {self._field_name(name): self.value(part, str(name)) for name, part in value.items()}
 
     def _field_name(self, name: Any) -> Any:
-        """Return a name of a field; what is none is a key of somebody's map."""
+        """Return the name of an API field unchanged; another key belongs to a user's map and is hashed."""
         return name if name in _field_names() else self.text(str(name))
 
     def _label_key(self, key: str) -> str:
@@ -137,7 +137,7 @@ class Anonymiser:
         return name if "/" not in name or _PUBLIC.fullmatch(name) else self.text(name)
 
     def _amount(self, part: Any) -> Any:
-        """Return a quantity; what stands in deeper maps is quantities too."""
+        """Return a quantity unchanged; it may also be a map of quantities itself, as in the guarantee of a queue."""
         return self._mapping(part, "resource") if isinstance(part, Mapping) else part
 
 

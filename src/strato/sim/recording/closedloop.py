@@ -1,4 +1,4 @@
-"""Closed loop: the workload of a log run forward under another policy, beside the recorded one and what really was."""
+"""Closed loop: simulates a log's workload under its own and another policy, and compares with the recorded waits."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from strato.units import human_duration
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One way it went, or would have gone.
+    """The outcome of a workload: as recorded, or as simulated under a policy.
 
     Attributes:
-        name: Of it.
-        waits: By job, in the order of the trace: seconds from submission to start; None where it did not start.
-        evictions: How many pods were evicted; None where that is not known.
-        makespan_seconds: From the first submission to the last end; None where that is not known.
+        name: Its name in the table.
+        waits: Seconds from submission to start, by job in the order of the trace; None for jobs that did not start.
+        evictions: Number of evicted pods; None if not known.
+        makespan_seconds: Time from the first submission to the last end; None if not known.
     """
 
     name: str
@@ -43,12 +43,12 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a workload comes to under several policies.
+    """The outcomes of a workload, side by side.
 
     Attributes:
         jobs: Names of the jobs.
-        sides: As it was recorded, under the recorded policy, under the other one.
-        notes: What a reader should know.
+        sides: The outcome that was recorded, that under the recorded policy, and that under the other policy.
+        notes: Sentences for the reader about what the simulation assumes.
     """
 
     jobs: Sequence[str]
@@ -56,7 +56,7 @@ class Outcome:
     notes: Sequence[str]
 
     def to_json(self) -> Json:
-        """Return it as data."""
+        """Return the outcomes as JSON data."""
         return {
             "jobs": len(self.jobs),
             "notes": list(self.notes),
@@ -75,7 +75,7 @@ class Outcome:
         }
 
     def to_table(self) -> str:
-        """Return it for people."""
+        """Return the outcomes as a table for a terminal."""
         rows = [("", *(side.name.upper() for side in self.sides))]
         rows.append(("jobs that started", *(f"{len(side.started)} of {len(self.jobs)}" for side in self.sides)))
         rows.append(("mean wait", *(_time(side.started, np.mean) for side in self.sides)))
@@ -94,11 +94,11 @@ class Outcome:
 def run_forward(
     log: Log, config: Config, *, name: str = "policy", seed: int = 0, progress: Callable[[Progress], None] | None = None
 ) -> Outcome:
-    """Run a log's workload under its own policy and under another.
+    """Simulate a log's workload under its own policy and under another.
 
     Raises:
         BadLog: The log is damaged.
-        InvalidInput: The recorded configuration cannot be read here.
+        InvalidInput: The recorded configuration cannot be read on this machine.
     """
     workload = workload_of(log)
     began = log.first()

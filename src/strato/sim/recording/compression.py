@@ -1,4 +1,4 @@
-"""Zstandard where there is one (the standard library from Python 3.14 on, or backports.zstd), zlib elsewhere."""
+"""Compresses with Zstandard if Python has it (standard library from 3.14 on, or backports.zstd), else with zlib."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from strato.errors import UsageError
 PLAIN: Final = 0
 ZLIB: Final = 1
 ZSTD: Final = 2
-"""What a frame says it was compressed with."""
+"""Methods of compression, as a frame's head stores them."""
 
 
 class NoRoom(ValueError):
-    """More comes out than was announced."""
+    """The uncompressed content has not the size that was announced."""
 
 
 @functools.cache
 def zstd() -> ModuleType | None:
-    """Return the module, None where Python has none."""
+    """Return the module for Zstandard, None if Python has none."""
     for name in ("compression.zstd", "backports.zstd"):
         try:
             return importlib.import_module(name)
@@ -32,17 +32,17 @@ def zstd() -> ModuleType | None:
 
 
 def compress(body: bytes) -> tuple[int, bytes]:
-    """Return a method and the body compressed with it; as it is when that is no longer."""
+    """Return a method and the compressed body; the body itself with `PLAIN` if compression makes it no shorter."""
     module = zstd()
     method, packed = (ZSTD, module.compress(body)) if module is not None else (ZLIB, zlib.compress(body, 1))
     return (method, packed) if len(packed) < len(body) else (PLAIN, body)
 
 
 def decompress(method: int, packed: bytes, size: int) -> bytes:
-    """Return what was compressed, which is said to have ``size`` bytes; never more memory than that is used.
+    """Return the uncompressed body, which must have ``size`` bytes; memory for at most one byte more is used.
 
     Raises:
-        ValueError: It is damaged, or not what was said.
+        ValueError: The body is damaged, or has another size.
         UsageError: This Python has no Zstandard.
     """
     if method == PLAIN:

@@ -1,8 +1,8 @@
-"""What a log holds: the entries, as they are on disk.
+"""The entries of a log, as they are on disk.
 
-An entry is an array in msgpack, whose first part says which it is. Objects are what the scheduler reads of them
-(`strato.scheduler.cache.kinds`), without the fields that have their default. Instants are seconds since the epoch; an
-entry without one belongs to the last `Instant` before it.
+An entry is an array in msgpack whose first element is its tag. Of objects, entries hold the fields that the scheduler
+reads (`strato.scheduler.cache.kinds`) and that differ from their default. Instants are seconds since the epoch; an
+entry without an instant belongs to the last `Instant` before it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 
 FORMAT = 1
-"""Of this module; a log of another one is refused."""
+"""Version of the entries; logs of another version are refused."""
 
 SCHEDULER, CLUSTER = "scheduler", "cluster"
-"""Who wrote a log: a scheduler, with every cycle; or somebody who followed its cluster, with what could be seen."""
+"""Origin of a log: a scheduler, which records every cycle; or an observer of its cluster, who sees results only."""
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -23,17 +23,17 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Began(Entry, frozen=True, tag="began", gc=False):
-    """A scheduler starts with an empty world; or a file goes on where the one before ended.
+    """A scheduler has started with an empty World, or the log goes on in a further file.
 
     Attributes:
         format: `FORMAT`.
         origin: `SCHEDULER` or `CLUSTER`.
-        continues: Whether the world is that of the file before.
-        at: When.
+        continues: Whether the World is that at the end of the file before.
+        at: The instant.
         anonymised: Whether names are hashed.
-        strato: Version of the program.
+        strato: Version of the program that wrote the log.
         names, default_queue, shard_mode, shard_name, agent_shard, flow_loaded, config, base, rng: As in
-            `strato.scheduler.cache.journal.Beginning`; ``rng`` is None where nobody could know it.
+            `strato.scheduler.cache.journal.Beginning`; ``rng`` is None if it was not recorded.
     """
 
     format: int
@@ -54,20 +54,20 @@ class Began(Entry, frozen=True, tag="began", gc=False):
 
 
 class Instant(Entry, frozen=True, tag="i", gc=False):
-    """What follows happens now."""
+    """The instant of the entries that follow."""
 
     at: float
 
 
 class Took(Entry, frozen=True, tag="t", gc=False):
-    """An object is as it is here from now on. ``kind`` is a place in `KIND_NAMES`."""
+    """The World took a new or changed object; ``kind`` is its number in `strato.sim.recording.state.KIND_NUMBERS`."""
 
     kind: int
     body: msgspec.Raw
 
 
 class Dropped(Entry, frozen=True, tag="d", gc=False):
-    """An object is gone."""
+    """The World dropped an object."""
 
     kind: int
     namespace: str
@@ -75,25 +75,25 @@ class Dropped(Entry, frozen=True, tag="d", gc=False):
 
 
 class Unbound(Entry, frozen=True, tag="unbound", gc=False):
-    """A bind did not come about."""
+    """The bind of a pod failed, so that it is pending again."""
 
     key: str
 
 
 class Held(Entry, frozen=True, tag="held", gc=False):
-    """A pod is left out of decisions for a while."""
+    """A pod is left out of decisions until it is `Released`."""
 
     key: str
 
 
 class Released(Entry, frozen=True, tag="released", gc=False):
-    """… and no longer."""
+    """A pod that was `Held` takes part in decisions again."""
 
     key: str
 
 
 class EvictionRefused(Entry, frozen=True, tag="refused", gc=False):
-    """A victim stays."""
+    """The eviction of a victim was refused or is not needed; the victim stays."""
 
     key: str
     uid: str
@@ -101,26 +101,26 @@ class EvictionRefused(Entry, frozen=True, tag="refused", gc=False):
 
 
 class Reopened(Entry, frozen=True, tag="reopened", gc=False):
-    """Decisions are made anew although no object changed."""
+    """A cycle became due although no object changed."""
 
 
 class FlowLoaded(Entry, frozen=True, tag="flow", gc=False):
-    """The action flow has its kernels."""
+    """The kernels of the action flow have been loaded."""
 
 
 class Measured(Entry, frozen=True, tag="measured", gc=False):
-    """What nodes use: CPU and memory in percent by window, and when that was read."""
+    """The usage of nodes was read: node → percent of CPU by window, percent of memory by window, and when."""
 
     interval_seconds: float
     nodes: dict[str, tuple[dict[str, float], dict[str, float], float]]
 
 
 class Repaired(Entry, frozen=True, tag="repaired", gc=False):
-    """The self-audit found wrong sums and computed them anew: what was decided just before may not be repeatable."""
+    """The scheduler's self-audit found wrong sums and corrected them; a replay may decide differently just before."""
 
 
 class Replied(Entry, frozen=True, tag="reply", gc=False):
-    """What came of a question that the next cycle asked; see `strato.scheduler.cache.replies`."""
+    """The reply to a question that the next cycle asks; see `strato.scheduler.cache.replies`."""
 
     where: str
     digest: bytes
@@ -130,7 +130,7 @@ class Replied(Entry, frozen=True, tag="reply", gc=False):
 
 
 class Configured(Entry, frozen=True, tag="config", gc=False):
-    """Another configuration is in force."""
+    """The scheduler's configuration was replaced."""
 
     text: str
     base: str
@@ -147,16 +147,16 @@ class Evicted(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Cycle(Entry, frozen=True, tag="c", gc=False):
-    """What was decided on everything before.
+    """The decisions of a cycle on the World of all entries before.
 
     Attributes:
-        number: Counts the cycles of a log, from 1.
-        at: The instant it was decided for.
-        binds: Pod and node.
+        number: Number of the cycle in the log, from 1.
+        at: The instant for which the cycle decided.
+        binds: Keys of pods with their nodes.
         evictions: See `Evicted`.
-        phases: PodGroups whose phase it changed, and to what.
-        admitted: Pods whose queue-admission gate it takes away.
-        promised: Pods that were promised a place, and where.
+        phases: Keys of pod groups whose phase the cycle changed, with the new phase.
+        admitted: Keys of pods whose queue-admission gate the cycle removes.
+        promised: Keys of pipelined pods, which get a place once victims are gone, with their nodes.
     """
 
     number: int
@@ -169,16 +169,16 @@ class Cycle(Entry, frozen=True, tag="c", gc=False):
 
 
 class SnapshotBegan(Entry, frozen=True, tag="s", gc=False):
-    """Everything that is known now follows, between other entries, which come after it in time.
+    """A snapshot of the World begins: its objects follow as `SnapshotPart`, mixed with entries of later changes.
 
     Attributes:
-        number: Counts the snapshots of a log, from 1.
-        at: When.
-        cycle: Number of the last cycle before.
-        config, base: The configuration in force.
-        binding: Pods whose bind is under way, and where to.
-        leaving: Pods that are being evicted: key, uid, beneficiary.
-        held: Pods that are left out of decisions.
+        number: Number of the snapshot in the log, from 1.
+        at: The instant of the snapshot.
+        cycle: Number of the last cycle before it.
+        config, base: The configuration at that instant.
+        binding: Keys of pods that are bound by a cycle but not yet in the API, with their nodes.
+        leaving: Pods whose eviction the API does not show yet: key, uid, key of the beneficiary.
+        held: Keys of pods that are left out of decisions.
     """
 
     number: int
@@ -192,14 +192,14 @@ class SnapshotBegan(Entry, frozen=True, tag="s", gc=False):
 
 
 class SnapshotPart(Entry, frozen=True, tag="p", gc=False):
-    """One object of the snapshot that began last."""
+    """An object of the snapshot that began last."""
 
     kind: int
     body: msgspec.Raw
 
 
 class SnapshotEnded(Entry, frozen=True, tag="e", gc=False):
-    """Nothing of the snapshot is missing."""
+    """All objects of the snapshot have been written."""
 
     number: int
 
@@ -227,20 +227,20 @@ AnyEntry = (
 """Any entry."""
 
 encode = msgspec.msgpack.Encoder().encode
-"""Write an entry, or what is in one."""
+"""Encode an entry or a part of one."""
 _DECODER: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(list[AnyEntry])
 
 
 def pack(entries: list[bytes]) -> bytes:
-    """Return entries, each written already, as one array of msgpack."""
+    """Return encoded entries as one array of msgpack."""
     return b"\xdd" + len(entries).to_bytes(4, "big") + b"".join(entries)
 
 
 def unpack(body: bytes) -> list[AnyEntry]:
-    """Read what `pack` wrote.
+    """Decode the entries that `pack` has joined.
 
     Raises:
-        *UNDECODABLE: It holds something else.
+        *UNDECODABLE: The bytes are no array of entries.
     """
     found: list[AnyEntry] = _DECODER.decode(body)
     return found

@@ -1,7 +1,7 @@
-"""Follows a cluster from outside and writes what its scheduler must have seen, and the decisions as they show.
+"""`Follower`: records a log from outside, by watching a cluster whose scheduler writes none.
 
-An onlooker sees pods on nodes, not cycles. So each batch of pods that the API shows bound or evicted becomes one cycle,
-written before the changes themselves: a replay decides on the world just before, at that instant.
+The API shows pods on nodes, but no cycles. So each batch of pods that is observed to be bound or evicted is recorded as
+one cycle, before the changes of these pods themselves: a replay then decides that cycle on the state just before.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _EVICTED_BY = "PreemptionByScheduler"
 
 
 class Follower:
-    """See the module.
+    """Records the changes and decisions of a cluster, as the module says.
 
     Args:
-        recorder: Writes; its origin is `strato.sim.recording.entries.CLUSTER`.
-        names: Values of ``spec.schedulerName`` whose pods' decisions are noted.
-        config: Text of the scheduler's configuration; empty for the built-in one.
+        recorder: Writes the log; its origin is `strato.sim.recording.entries.CLUSTER`.
+        names: Values of ``spec.schedulerName``; the decisions on pods with these are recorded.
+        config: Text of the scheduler's configuration; empty is the built-in one.
 
     Attributes:
-        changes: How many changes were written.
-        decisions: How many binds and evictions were seen.
+        changes: Number of changes recorded.
+        decisions: Number of binds and evictions observed.
     """
 
     def __init__(
@@ -59,10 +59,10 @@ class Follower:
         self.decisions = 0
 
     async def run(self, ready: Callable[[], None] = lambda: None) -> None:
-        """Follow until cancelled; ``ready`` is called once everything that is there has been written.
+        """Record until cancelled; ``ready`` is called once all existing objects have been recorded.
 
         Raises:
-            ApiError: Something may not be read: informers would ask again for ever.
+            ApiError: The server refuses to list a kind. Without this check informers would retry for ever.
         """
         absent = await absent_kinds(self._cluster, among_all=True)
         followed = [known for known in kinds.KINDS if known.kind not in absent]
@@ -102,7 +102,7 @@ class Follower:
             self._recorder.take(kind, change.new)
 
     def _is_decision(self, change: Change[Pod]) -> bool:
-        """Whether a pod is bound or evicted by one of the schedulers."""
+        """Whether a change shows that a scheduler of `names` has bound or evicted the pod."""
         old, new = change
         if old is None or new is None or new.spec.scheduler_name not in self._names:
             return False
@@ -136,6 +136,6 @@ def _is_evicted(old: Pod, new: Pod) -> bool:
 
 
 def _is_victim(pod: Pod) -> bool:
-    """Whether a scheduler has said that it evicts a pod."""
+    """Whether a pod's condition says that a scheduler evicts it."""
     found = pod.status.condition("DisruptionTarget")
     return found is not None and found.status == "True" and found.reason == _EVICTED_BY

@@ -1,11 +1,11 @@
-r"""Frames: how entries lie in a file. Each has a head with checksums, so that damage is found before it is read over.
+r"""Frames: the blocks of entries in a log's file. A frame's head has checksums, so that damage is detected.
 
     file  = "strato log 1\n" frame*
     frame = head payload
     head  = "SF" method:u8 flags:u8 packed:u32 size:u32 at:f64 payload_crc:u32 head_crc:u32      (big-endian)
 
-A frame is written with one call. What a process that was killed leaves behind is whole frames and at most one torn one
-at the end, which a reader drops and names; anything else that does not fit is damage, and an error.
+A process appends frame after frame. If it is killed, its file has whole frames and at most one torn frame at the end; a
+reader leaves that out and reports it (`Torn`). Anything else that does not fit is damage, and an error.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SNAPSHOT: Final = 1
 BEGINNING: Final = 2
 """Flag: the frame holds a `strato.sim.recording.entries.Began`."""
 MAX_BYTES: Final = 64 << 20
-"""Of a frame's content; a larger one is damage."""
+"""Most bytes of a frame's content; a head with more is damaged."""
 _HEAD = struct.Struct(">2sBBIIdII")
 _MARK = b"SF"
 
@@ -37,14 +37,17 @@ class BadLog(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A frame's head, and where it is.
+    """A frame's head and its place.
 
     Attributes:
-        path, offset: The file, and the place of the head in it.
-        method, flags: How it is compressed; `SNAPSHOT`, `BEGINNING`.
-        packed, size: Bytes of the payload as it is on disk, and uncompressed.
-        at: Instant of its first entry.
-        crc: Checksum of the payload.
+        path: The file.
+        offset: Byte at which the head begins.
+        method: Method of compression (`strato.sim.recording.compression`).
+        flags: Sum of `SNAPSHOT` and `BEGINNING`.
+        packed: Bytes of the payload on disk.
+        size: Bytes of the payload uncompressed.
+        at: Instant of the first entry.
+        crc: Checksum of the payload on disk.
     """
 
     path: Path
@@ -58,13 +61,13 @@ class Frame:
 
     @property
     def end(self) -> int:
-        """The place behind it."""
+        """Byte after the frame."""
         return self.offset + _HEAD.size + self.packed
 
 
 @dataclass(frozen=True, slots=True)
 class Torn:
-    """What is left of a frame that was being written when its process ended."""
+    """The beginning of a frame that was being written when its process was killed."""
 
     path: Path
     offset: int
@@ -75,17 +78,17 @@ class Torn:
 
 
 def to_frame(body: bytes, at: float, flags: int = 0) -> bytes:
-    """Return a frame's bytes."""
+    """Return a frame with content as bytes."""
     method, packed = compression.compress(body)
     head = _HEAD.pack(_MARK, method, flags, len(packed), len(body), at, zlib.crc32(packed), 0)
     return head[:-4] + zlib.crc32(head[:-4]).to_bytes(4, "big") + packed
 
 
 def scan(path: Path) -> Iterator[Frame | Torn]:
-    """Return the frames of a file by their heads alone; a torn last one as such.
+    """Return the frames of a file, reading their heads only; a torn last frame as `Torn`.
 
     Raises:
-        BadLog: It is no log, or damaged.
+        BadLog: The file is no log, or a head is damaged.
     """
     try:
         with path.open("rb") as file:
@@ -129,7 +132,7 @@ def read(frame: Frame) -> bytes:
     """Return a frame's content.
 
     Raises:
-        BadLog: It is damaged.
+        BadLog: The frame is damaged.
     """
     where = f"{frame.path}: byte {frame.offset}"
     try:

@@ -1,4 +1,4 @@
-"""Instants as people write them: a date, seconds since the epoch, or so long after a log's beginning."""
+"""Reads and writes instants for users: a date, seconds since the epoch, or a time after a log's beginning."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def parse_instant(text: str, begin: float) -> float:
         begin: The log's first instant.
 
     Raises:
-        UsageError: It is none of these.
+        UsageError: The text is none of these.
     """
     try:
         if text.startswith("+"):
@@ -33,6 +33,6 @@ def parse_instant(text: str, begin: float) -> float:
 
 
 def show_instant(instant: float) -> str:
-    """Return an instant for people, to the millisecond."""
+    """Return an instant as text for users, to the millisecond."""
     whole = math.floor(instant)
     return f"{format_time(whole).removesuffix('Z')}.{int((instant - whole) * 1000):03d}Z"

@@ -1,4 +1,4 @@
-"""`Log`: a recorded log as a reader sees it: its files, what is torn, and its entries from any point on."""
+"""`Log`: reads a recorded log: its files, torn frames, and its entries from any frame on."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from strato.sim.recording.segments import files_of
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """See the module; get one with `open_log`.
+    """A recorded log; made by `open_log`.
 
     Attributes:
         path: The first file.
-        frames: Of all files, in order.
-        torn: What processes that were killed left behind.
+        frames: The frames of all files, in order.
+        torn: The torn frames that killed processes left at the end of files.
     """
 
     path: Path
@@ -30,16 +30,16 @@ class Log:
 
     @property
     def begin(self) -> float:
-        """The first instant in it."""
+        """The first instant of the log."""
         return self.frames[0].at
 
     @property
     def end(self) -> float:
-        """The first instant of the last frame; less than a second before the last."""
+        """The first instant of the last frame. The last entry is at most about a second later."""
         return self.frames[-1].at
 
     def entries(self, start: int = 0) -> Iterator[e.AnyEntry]:
-        """Return the entries from a frame on.
+        """Return the entries from the frame with an index on.
 
         Raises:
             BadLog: A frame is damaged.
@@ -48,10 +48,10 @@ class Log:
             yield from entries_of(frame)
 
     def first(self) -> e.Began:
-        """Return what the log begins with.
+        """Return the first entry.
 
         Raises:
-            BadLog: It begins with something else, or in a way that this program does not know.
+            BadLog: The log does not begin with a `Began`, or has a format that this program does not read.
         """
         began = next(self.entries(), None)
         if not isinstance(began, e.Began):
@@ -63,10 +63,12 @@ class Log:
         return began
 
     def start_for(self, instant: float) -> int:
-        """Return the frame from which to read to reach an instant: a beginning, or a snapshot that is complete by then.
+        """Return the index of the last frame from which the state at an instant can be built.
+
+        It holds the beginning of a recording, or that of a snapshot whose objects have all been written.
 
         Raises:
-            UsageError: The log begins later.
+            UsageError: The log begins after the instant.
         """
         if instant < self.begin:
             raise UsageError(f"{self.path} begins at {self.begin:.3f}, after the instant {instant:.3f}")
@@ -77,7 +79,7 @@ class Log:
         return candidates[0]
 
     def _is_whole(self, number: int, instant: float) -> bool:
-        """Whether a state can be built from a frame on, with what was written up to an instant."""
+        """Whether the state at an instant can be built from the entries from a frame on."""
         snapshot = 0
         for entry in self.entries(number):
             match entry:
@@ -97,10 +99,10 @@ class Log:
 
 
 def open_log(path: Path) -> Log:
-    """Look at a log's files.
+    """Open a log by reading the heads of its frames.
 
     Raises:
-        BadLog: There is none, it is empty, or its heads are damaged.
+        BadLog: There is no such log, it is empty, or a head is damaged.
     """
     files = files_of(path)
     if not files:
@@ -124,7 +126,7 @@ def entries_of(frame: Frame) -> list[e.AnyEntry]:
     """Return the entries of a frame.
 
     Raises:
-        BadLog: It is damaged.
+        BadLog: The frame is damaged.
     """
     try:
         return e.unpack(frames.read(frame))

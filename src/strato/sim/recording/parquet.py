@@ -11,12 +11,12 @@ from strato.sim.recording import entries as e
 from strato.sim.recording.log import Log
 
 _ROWS: Final = 100_000
-"""Rows of a group: what is in memory at once."""
+"""Rows of a row group, which are in memory together."""
 _COLUMNS: Final = ("cycle", "at", "decision", "pod", "node", "beneficiary", "action", "reason")
 
 
 def write_decisions(log: Log, path: Path) -> int:
-    """Write them; return how many.
+    """Write the decisions of a log to a file; return their number.
 
     Raises:
         BadLog: The log is damaged.

@@ -1,7 +1,7 @@
-"""`Recorder`: the journal of a scheduler that writes a log.
+"""`Recorder`: a scheduler's journal that writes a log.
 
-It may cost a scheduler time and disk, and nothing else: whatever goes wrong here ends the recording, is reported once,
-and the scheduler goes on.
+Recording must not disturb the scheduler: any error in here ends the recording and is logged once, and the scheduler
+goes on.
 """
 
 from __future__ import annotations
@@ -30,50 +30,51 @@ from strato.sim.recording.state import KIND_NUMBERS
 _log = logging.getLogger(__name__)
 
 SNAPSHOT_BYTES: Final = 16 << 20
-"""Content of entries after which a snapshot is taken, so that few have to be read to reach an instant."""
+"""Bytes of entries after which a snapshot is taken, so that a reader of the state at an instant reads few entries."""
 _FLUSH_SECONDS: Final = 1.0
 _PARTS: Final = 4
 _PARTS_PER_FLUSH: Final = 2000
-"""Objects of a snapshot that are written beside each entry and each flush: 2,000 pods take some 10 ms."""
+"""Objects of a snapshot that are written with each entry (`_PARTS`) and with each flush (2,000 pods take some 10 ms):
+writing all at once would delay the scheduler."""
 
 
 class Hiding(Protocol):
-    """Hides names; see `strato.sim.recording.anonymise`."""
+    """Hides names on their way into the log; see `strato.sim.recording.anonymise`."""
 
     def body(self, view: Object) -> bytes:
-        """Return an object in msgpack."""
+        """Return an object in msgpack, with hidden names."""
 
     def key(self, key: str) -> str:
-        """Return a ``namespace/name``, or a name, hidden."""
+        """Return a ``namespace/name``, or a name, in hidden form."""
 
     def text(self, text: str) -> str:
-        """Return a name, or free text, hidden."""
+        """Return a name, or free text, in hidden form."""
 
 
 class Plain:
-    """Hides nothing."""
+    """A `Hiding` that leaves everything readable."""
 
     def body(self, view: Object) -> bytes:
         """Return an object in msgpack."""
         return e.encode(view)
 
     def key(self, key: str) -> str:
-        """Return it as it is."""
+        """Return the key unchanged."""
         return key
 
     def text(self, text: str) -> str:
-        """Return it as it is."""
+        """Return the text unchanged."""
         return text
 
 
 class Recorder(Journal):
-    """See the module; a `strato.scheduler.cache.journal.Journal`.
+    """Writes the calls of a `strato.scheduler.cache.journal.Journal` as entries of a log.
 
     Args:
-        files: Where to.
-        hiding: How names are hidden; None leaves them as they are.
+        files: The files of the log.
+        hiding: Hides names; None leaves them readable.
         snapshot_bytes: See `SNAPSHOT_BYTES`.
-        origin: Who writes.
+        origin: `strato.sim.recording.entries.SCHEDULER` or ``CLUSTER``.
     """
 
     def __init__(
@@ -104,12 +105,12 @@ class Recorder(Journal):
         self._parts: Iterator[tuple[int, Object]] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.failure = ""
-        """Why nothing is written any more; empty while all is well."""
+        """Why the recording has ended; empty while it goes on."""
 
     # -- the journal -----------------------------------------------------------------------------------------------
 
     def begin(self, beginning: Beginning) -> None:
-        """Note that a scheduler starts with an empty world."""
+        """Record that a scheduler starts with an empty World."""
         version, state, gauss = beginning.rng or (0, (), None)
         self._config = beginning.config, str(beginning.base)
         self._began = e.Began(
@@ -134,7 +135,7 @@ class Recorder(Journal):
         self._write(lambda: e.encode(self._began), begins=True)
 
     def take(self, kind: Kind, view: Object) -> None:
-        """Note that an object is taken."""
+        """Record that the World takes a new or changed object."""
         number = KIND_NUMBERS[kind]
         meta = view.metadata
         self._latest[number][meta.namespace, meta.name] = view
@@ -143,7 +144,7 @@ class Recorder(Journal):
         self._write(lambda: _with_body(b"t", number, self._hiding.body(view)))
 
     def drop(self, kind: Kind, namespace: str, name: str) -> None:
-        """Note that an object is forgotten."""
+        """Record that the World drops an object."""
         number = KIND_NUMBERS[kind]
         self._latest[number].pop((namespace, name), None)
         if kind is catalog.POD:
@@ -152,35 +153,35 @@ class Recorder(Journal):
         self._write(lambda: e.encode(e.Dropped(number, hide(namespace), hide(name))))
 
     def unbind(self, key: str) -> None:
-        """Note that a bind did not come about."""
+        """Record that the bind of a pod failed."""
         self._binding.pop(key, None)
         self._write(lambda: e.encode(e.Unbound(self._hiding.key(key))))
 
     def hold(self, key: str) -> None:
-        """Note that a pod is left out of decisions."""
+        """Record that a pod is left out of decisions."""
         self._held[key] = None
         self._write(lambda: e.encode(e.Held(self._hiding.key(key))))
 
     def release(self, key: str) -> None:
-        """Note that it is no longer."""
+        """Record that a held pod takes part in decisions again."""
         self._held.pop(key, None)
         self._write(lambda: e.encode(e.Released(self._hiding.key(key))))
 
     def refuse_eviction(self, key: str, uid: str, now: float) -> None:
-        """Note that a victim stays."""
+        """Record that a victim stays."""
         self._leaving.pop(key, None)
         self._write(lambda: e.encode(e.EvictionRefused(self._hiding.key(key), self._hiding.text(uid), now)))
 
     def reopen(self) -> None:
-        """Note that decisions are made anew."""
+        """Record that a cycle became due although no object changed."""
         self._write(lambda: e.encode(e.Reopened()))
 
     def load_flow(self) -> None:
-        """Note that the action flow has its kernels."""
+        """Record that the kernels of the action flow are loaded."""
         self._write(lambda: e.encode(e.FlowLoaded()))
 
     def measure(self, usages: Usages) -> None:
-        """Note what nodes use."""
+        """Record the usage of nodes."""
 
         def entry() -> bytes:
             found = {self._hiding.text(name): (dict(u.cpu), dict(u.memory), u.at) for name, u in usages.by_node.items()}
@@ -189,22 +190,22 @@ class Recorder(Journal):
         self._write(entry)
 
     def repair(self) -> None:
-        """Note that sums were wrong."""
+        """Record that the self-audit corrected sums."""
         self._write(lambda: e.encode(e.Repaired()))
 
     def reply(self, where: str, body: bytes, reply: Reply) -> None:
-        """Note what came of a question; not where names are hashed, since it may hold some."""
+        """Record the reply to a question. A log with hidden names has none, as the text of a reply may hold names."""
         if not self._is_anonymised:
             digest = question_of(where, body).digest
             self._write(lambda: e.encode(e.Replied(where, digest, reply.text, reply.problem, reply.seconds)))
 
     def configure(self, text: str, base: Path) -> None:
-        """Note another configuration."""
+        """Record a new configuration."""
         self._config = text, str(base)
         self._write(lambda: e.encode(e.Configured(text, str(base))))
 
     def cycle(self, now: float, plan: Plan) -> None:
-        """Note what a cycle decided."""
+        """Record the decisions of a cycle."""
         binds = [(bind.task.key, bind.node) for bind in plan.binds]
         evictions = [e.Evicted(v.task.key, v.beneficiary, v.action, v.reason, v.moves_to) for v in plan.evictions]
         uids = {v.task.key: v.task.uid for v in plan.evictions}
@@ -221,7 +222,7 @@ class Recorder(Journal):
         admitted: list[str],
         promised: list[tuple[str, str]],
     ) -> None:
-        """Note decisions, however they became known."""
+        """Record decisions, of a cycle or as observed from outside; begin a new file or a snapshot if it is due."""
         self._cycles += 1
         key, text = self._hiding.key, self._hiding.text
         entry = e.Cycle(
@@ -247,7 +248,7 @@ class Recorder(Journal):
             self._begin_snapshot()
 
     def close(self) -> None:
-        """Write what is left; nothing is noted any more."""
+        """Write the entries that are buffered and close the files; later calls record nothing."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -258,10 +259,10 @@ class Recorder(Journal):
                 self._fail(error)
             self.failure = self.failure or "closed"
 
-    # -- what is under way -----------------------------------------------------------------------------------------
+    # -- binds and evictions in progress ---------------------------------------------------------------------------
 
     def _on_pod(self, view: Any) -> None:
-        """Keep in step which binds and evictions the API does not show yet."""
+        """Forget binds and evictions in progress that a pod from the API shows to be done."""
         if not (self._binding or self._leaving):
             return
         meta = view.metadata
@@ -279,7 +280,7 @@ class Recorder(Journal):
     # -- snapshots -------------------------------------------------------------------------------------------------
 
     def _begin_file(self) -> None:
-        """Go on in a new file, which can be read alone."""
+        """Begin a new file, with a `Began` and a snapshot so that it can be read alone."""
         assert self._began is not None
         try:
             self._files.next_file()
@@ -294,7 +295,7 @@ class Recorder(Journal):
         self._begin_snapshot()
 
     def _begin_snapshot(self) -> None:
-        """Take hold of all that is known now; it is written beside what comes."""
+        """Begin a snapshot of the present objects; `_write_parts` writes them step by step, with later entries."""
         self._since_snapshot = 0
         self._snapshots += 1
         now = self._clock.now()
@@ -310,7 +311,7 @@ class Recorder(Journal):
             leaving=tuple([(key(pod), text(uid), key(by)) for pod, (uid, by) in self._leaving.items()]),
             held=tuple([key(pod) for pod in self._held]),
         )
-        self._parts = None  # one that was not finished is given up
+        self._parts = None  # gives up an earlier snapshot that was not finished
         self._write(lambda: e.encode(entry), snapshot=True)
         self._parts = iter([(number, view) for number, views in self._latest.items() for view in views.values()])
 
@@ -333,7 +334,7 @@ class Recorder(Journal):
         try:
             now = self._clock.now()
             if begins or snapshot:
-                self._files.flush()  # it begins a frame, where readers find it
+                self._files.flush()  # so that the entry begins a frame, whose flags tell readers of it
             elif now != self._at:
                 self._files.add(e.encode(e.Instant(now)), now)
             self._at = now
@@ -343,7 +344,7 @@ class Recorder(Journal):
             if self._parts is not None:
                 self._write_parts(_PARTS)
             self._flush_later()
-        except Exception as error:  # the scheduler goes on, whatever is wrong
+        except Exception as error:  # an error must not reach the scheduler
             self._fail(error)
 
     def _flush_later(self) -> None:
@@ -352,7 +353,7 @@ class Recorder(Journal):
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            return  # nobody waits: it is written when the frame is full, or at the end
+            return  # without an event loop there is no timer: a full frame or `close` writes the entries
         self._timer = loop.call_later(_FLUSH_SECONDS, self._flush)
 
     def _flush(self) -> None:
@@ -375,5 +376,5 @@ class Recorder(Journal):
 
 
 def _with_body(tag: bytes, number: int, body: bytes) -> bytes:
-    """Return an entry that holds an object: ``[tag, number, body]``."""
+    """Return an encoded entry that holds an object: ``[tag, number, body]``."""
     return b"\x93\xa1" + tag + number.to_bytes(1, "big") + body

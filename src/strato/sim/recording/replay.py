@@ -1,4 +1,4 @@
-"""`replay`: a log's cycles decided anew, one after the other, and compared with what was recorded."""
+"""`replay`: decides the cycles of a log again, one after the other, and compares the decisions with the recording."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from strato.sim.recording.replica import Replica
 from strato.sim.recording.state import in_order
 
 _MOMENT_SECONDS: Final = 2.0
-"""So long after a decision its binds may be seen, in several batches."""
+"""An observer sees the binds of a cycle, in one or several batches, at most this long after the decision."""
 
 
 class Placing(NamedTuple):
-    """A pod and two nodes, of which one may be none: "" means that it was not bound in this cycle."""
+    """A pod with the node of its recorded and of its replayed bind; "" if it was not bound in that cycle."""
 
     pod: str
     recorded: str
@@ -26,7 +26,7 @@ class Placing(NamedTuple):
 
 
 class Evicting(NamedTuple):
-    """A pod, and for whom it was evicted: None where it was not."""
+    """A pod with the beneficiary of its recorded and of its replayed eviction; None if it was not evicted."""
 
     pod: str
     recorded: str | None
@@ -35,12 +35,13 @@ class Evicting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A cycle whose decisions differ.
+    """A cycle whose replayed decisions differ from the recorded ones.
 
     Attributes:
-        cycle, at: Its number and instant.
-        binds: Pods bound elsewhere, only then, or only now.
-        evictions: Pods evicted only then or only now.
+        cycle: Its number.
+        at: Its instant.
+        binds: Pods bound to different nodes, or in only one of recording and replay.
+        evictions: Pods evicted in only one of recording and replay.
     """
 
     cycle: int
@@ -51,20 +52,20 @@ class Difference:
 
 @dataclass(slots=True)
 class Tally:
-    """What a replay found, so far.
+    """The sums of a replay so far.
 
     Attributes:
         cycles: Cycles replayed.
-        binds, evictions: Decisions recorded.
-        same_binds, same_evictions: Of these, decisions made again in the same cycle.
-        elsewhere: Recorded binds that were made again in the same cycle, to another node.
-        more_binds, more_evictions: Decisions that were not recorded.
-        differing: Cycles that differ.
-        first: The first of them.
-        is_exact: Whether the world was the scheduler's own from its first object on, and so was what others answered,
-            so that all must be the same.
-        is_seen: Whether cycles are those that an onlooker saw, of which several may have been one.
-        notes: What a reader of the result should know.
+        binds, evictions: Recorded decisions.
+        same_binds, same_evictions: Recorded decisions that the replay made too, in the same cycle.
+        elsewhere: Recorded binds that the replay made in the same cycle, but to another node.
+        more_binds, more_evictions: Decisions of the replay that were not recorded.
+        differing: Number of cycles that differ.
+        first: The first cycle that differs.
+        is_exact: Whether the log has all that the scheduler had from its first object on, replies from outside
+            included, so that every decision must be the same.
+        is_seen: Whether an observer wrote the log; several of its cycles may have been one of the scheduler.
+        notes: Sentences for the user about why decisions may differ.
     """
 
     cycles: int = 0
@@ -81,7 +82,7 @@ class Tally:
     is_seen: bool = False
     notes: list[str] = field(default_factory=list)
     early: dict[str, tuple[float, str]] = field(default_factory=dict)
-    """Of an onlooker's log: pods that the replay bound before they were seen bound; when, and where."""
+    """In an observer's log, pods that the replay bound before the observer saw it: key → instant and node."""
 
 
 def replay(
@@ -93,19 +94,19 @@ def replay(
     tally: Tally | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Iterator[Difference]:
-    """Decide a log's cycles anew and return those that differ, one after the other.
+    """Decide a log's cycles again, and return one after the other those that differ.
 
     Args:
         log: The log.
-        config: Decides instead of the recorded configurations; None: those.
-        since: Begin at the last snapshot before this instant; None: at the beginning.
+        config: Configuration in place of the recorded ones; None takes the recorded ones.
+        since: Begins at the last snapshot before this instant; None begins at the beginning.
         until: The last instant.
-        tally: Receives the sums.
+        tally: Takes the sums.
         progress: Called with the instant of each cycle.
 
     Raises:
         BadLog: The log is damaged.
-        InvalidInput: A recorded configuration cannot be read here.
+        InvalidInput: A recorded configuration cannot be read on this machine.
     """
     found = tally if tally is not None else Tally()
     start = log.start_for(since) if since is not None else 0
@@ -150,7 +151,7 @@ def _note(tally: Tally, text: str) -> None:
 
 
 def _cycle(replica: Replica, cycle: e.Cycle, tally: Tally) -> Difference | None:
-    """Decide one cycle; the world goes on as recorded."""
+    """Decide one cycle again and compare; then the replica's world goes on with the recorded decisions."""
     plan = replica.decide(cycle)
     if replica.replies.missed:
         tally.is_exact = False
@@ -180,7 +181,7 @@ def _cycle(replica: Replica, cycle: e.Cycle, tally: Tally) -> Difference | None:
 
 
 def _reconcile(difference: Difference, tally: Tally) -> None:
-    """Count binds that were seen a moment after the replay had decided them, with a cycle of their own, as its."""
+    """Count binds that an observer saw shortly after the replay's cycle as decisions of that cycle."""
     for pod, recorded, replayed in difference.binds:
         if recorded and not replayed:
             at, node = tally.early.pop(pod, (-_MOMENT_SECONDS, ""))
@@ -193,7 +194,7 @@ def _reconcile(difference: Difference, tally: Tally) -> None:
 
 
 def compare(cycle: e.Cycle, plan: Plan) -> Difference | None:
-    """Return how a plan differs from what a cycle decided when it was recorded; None when it does not."""
+    """Return how the decisions of a plan differ from those of a recorded cycle; None if they are the same."""
     then, now = dict(cycle.binds), {bind.task.key: bind.node for bind in plan.binds}
     binds = [
         Placing(pod, then.get(pod, ""), now.get(pod, ""))

@@ -1,8 +1,8 @@
-"""`Replica`: a world that goes the way a recorded one went, and on which cycles are decided anew.
+"""`Replica`: a scheduler's World that goes through the recorded changes, on which cycles are decided again.
 
-Each entry makes the call that it was noted for. A cycle is run as the scheduler ran it; where it decides something else
-than was recorded, its decisions are taken back and the recorded ones put in their place, so that the next cycle finds
-the world that the scheduler found.
+For each entry it makes the call on the World that the recorder recorded. A cycle is run as the scheduler ran it. If it
+decides differently from the recording, its decisions are rolled back and the recorded ones applied, so that the next
+cycle finds the World that the scheduler had.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from strato.sim.recording import entries as e
 from strato.sim.recording.state import known_kind, view_of
 
 UNREADABLE: Final = (ValueError, ArithmeticError, RecursionError)
-"""What taking an object may end with; it is left out then, as the scheduler did."""
+"""Errors that taking an object may raise. The replica leaves such an object out, as the scheduler did."""
 
 
 class Replica:
-    """See the module.
+    """A replica of a recorded World, as the module says.
 
     Args:
-        began: How the recording began.
-        config: Decides instead of the recorded configurations; None: those.
+        began: The entry with which the recording began.
+        config: Configuration in place of the recorded ones; None takes the recorded ones.
 
     Attributes:
-        world: As it is after the last entry.
-        replies: Those from outside that the log has for the next cycle; nobody is asked.
-        cycles: How many were decided.
+        world: The World after the last entry.
+        replies: The recorded replies to questions of the next cycle; a replay asks no service.
+        cycles: Number of the last cycle decided.
     """
 
     def __init__(self, began: e.Began, config: Config | None = None) -> None:
@@ -63,10 +63,10 @@ class Replica:
         self.cycles = 0
 
     def apply(self, entry: e.AnyEntry) -> None:
-        """Make the call that an entry was noted for; not for cycles.
+        """Make the call on the World that an entry records. Cycles are not for this method but for `decide`.
 
         Raises:
-            BadLog: The entry makes no sense.
+            BadLog: The entry has an unknown kind or an object that cannot be decoded.
         """
         world = self.world
         match entry:
@@ -119,7 +119,7 @@ class Replica:
                 self._phases[key] = job.phase
 
     def _restore(self) -> None:
-        """Put what was under way into the world, once all objects of a snapshot are there."""
+        """Apply a snapshot's binds and evictions in progress and its held pods, once its objects are in the World."""
         snapshot = self._snapshot
         if snapshot is None:
             return
@@ -135,7 +135,7 @@ class Replica:
         self.cycles = snapshot.cycle
 
     def decide(self, cycle: e.Cycle) -> Plan:
-        """Decide at the instant of a recorded cycle; the world is then as the plan says."""
+        """Run a cycle at the instant of a recorded one; the World then has the decisions of the returned plan."""
         self.cycles = cycle.number
         plan = run_cycle(
             self.world,
@@ -149,18 +149,18 @@ class Replica:
         return plan
 
     def is_same_otherwise(self, cycle: e.Cycle, plan: Plan) -> bool:
-        """Whether a plan also changes the phases of groups as was recorded."""
+        """Whether a plan also changes the phases of the same pod groups as a recorded cycle."""
         phases = [(status.job.key, status.phase) for status in plan.groups]
         return sorted(phases) == sorted(cycle.phases)
 
     def keep(self, plan: Plan) -> None:
-        """Let a plan stand."""
+        """Keep the decisions of a plan, which are those of the recorded cycle."""
         for status in plan.groups:
             self._phases[status.job.key] = status.job.phase
         self.world.close()
 
     def follow(self, cycle: e.Cycle, plan: Plan) -> None:
-        """Take a plan back and do what was recorded instead."""
+        """Roll the decisions of a plan back and apply those of the recorded cycle."""
         world = self.world
         for bind in plan.binds:
             if bind.task.status == BINDING:
@@ -215,6 +215,6 @@ def config_of(text: str, base: str) -> Config:
     """Return a recorded configuration.
 
     Raises:
-        InvalidInput: It cannot be read here: a plugin is missing, say.
+        InvalidInput: It cannot be read on this machine, for example because a plugin is missing.
     """
     return parse_config(text, "the recorded configuration", Path(base)) if text else default_config()

@@ -1,4 +1,4 @@
-"""The files of a log: ``LOG``, then ``LOG.1``, ``LOG.2`` …; a new one after so many bytes and for each new process."""
+"""The files of a log: ``LOG``, ``LOG.1``, ``LOG.2`` …; each process begins a new one, and another when it is full."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from strato.errors import UsageError
 from strato.sim.recording.frames import BEGINNING, MAGIC, SNAPSHOT, to_frame
 
 FRAME_BYTES: Final = 256 << 10
-"""Content of a frame when much happens; when little does, a frame is written every second."""
+"""Bytes of entries after which a frame is written. The recorder writes a smaller one every second."""
 FILE_BYTES: Final = 256 << 20
 
 
 def files_of(log: Path) -> list[Path]:
-    """Return the files of a log that are there, in order."""
+    """Return the existing files of a log, in order."""
     found = [(0, log)] if log.is_file() else []
     pattern = re.compile(rf"{re.escape(log.name)}\.([1-9][0-9]{{0,8}})")
     with contextlib.suppress(OSError):
@@ -29,15 +29,15 @@ def files_of(log: Path) -> list[Path]:
 
 
 class LogFiles:
-    """Appends frames.
+    """Appends frames to the files of a log.
 
     Args:
-        log: The first file's path; files that are there stay as they are, and a new one is begun.
-        file_bytes: After so many a new file is begun.
-        keep: How many files may lie there; the oldest go. 0 keeps all.
+        log: Path of the first file. Existing files of the log are not changed; a new one is begun.
+        file_bytes: Bytes after which a new file is begun.
+        keep: Most files of the log; the oldest are removed. 0 keeps all.
 
     Raises:
-        UsageError: No file can be made there.
+        UsageError: The file cannot be created.
     """
 
     def __init__(self, log: Path, *, file_bytes: int = FILE_BYTES, keep: int = 0) -> None:
@@ -62,14 +62,14 @@ class LogFiles:
 
     @property
     def buffered(self) -> int:
-        """Bytes of entries that wait for their frame."""
+        """Bytes of entries that are not yet written as a frame."""
         return self._size
 
     def add(self, entry: bytes, at: float, *, begins: bool = False, snapshot: bool = False) -> None:
-        """Put an entry, written already, into the frame that is being filled.
+        """Add an encoded entry to the next frame; write that if it is full.
 
         Raises:
-            OSError: A frame was full and cannot be written.
+            OSError: The frame cannot be written.
         """
         if not self._entries:
             self._at = at
@@ -80,10 +80,10 @@ class LogFiles:
             self.flush()
 
     def flush(self) -> None:
-        """Write the frame that is being filled.
+        """Write the next frame with the entries added so far.
 
         Raises:
-            OSError: It cannot be written; it is lost then.
+            OSError: The frame cannot be written; its entries are lost.
         """
         from strato.sim.recording.entries import pack
 
@@ -97,10 +97,10 @@ class LogFiles:
         self._written += len(frame)
 
     def next_file(self) -> None:
-        """Go on in a new file; old ones go when there are too many.
+        """Begin a new file, and remove the oldest ones if there are more than ``keep``.
 
         Raises:
-            OSError: None can be made.
+            OSError: The file cannot be created.
         """
         self.flush()
         os.fsync(self._fd)
@@ -112,10 +112,10 @@ class LogFiles:
             path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Write what is left and close the file.
+        """Write the entries added so far and close the file.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: They cannot be written.
         """
         if self._fd < 0:
             return

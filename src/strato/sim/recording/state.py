@@ -1,4 +1,4 @@
-"""The objects a log knows at an instant, as they are on disk; what time travel and snapshots start from."""
+"""`State`: the objects of a log's World at an instant, encoded as in the log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from strato.sim.recording.frames import BadLog
 from strato.sim.recording.log import Log
 
 KIND_NUMBERS: Final = {known.kind: number for number, known in enumerate(kinds.KINDS)}
-"""How entries name kinds: by their place in the scheduler's table."""
+"""Kind → its number in entries, which is its index in the scheduler's table of kinds."""
 _VIEWS: tuple[msgspec.msgpack.Decoder[Any], ...] = tuple(
     msgspec.msgpack.Decoder(known.kind.view) for known in kinds.KINDS
 )
@@ -31,7 +31,7 @@ def known_kind(number: int) -> WorldKind:
     """Return the kind of an entry.
 
     Raises:
-        BadLog: There is none of that number.
+        BadLog: No kind has that number.
     """
     if not 0 <= number < len(kinds.KINDS):
         raise BadLog(f"the log names kind {number}; this program knows {len(kinds.KINDS)}")
@@ -42,7 +42,7 @@ def view_of(entry: e.Took | e.SnapshotPart) -> Object:
     """Return the object of an entry.
 
     Raises:
-        BadLog: It does not fit its kind.
+        BadLog: The body does not fit the kind.
     """
     known = known_kind(entry.kind)
     try:
@@ -54,16 +54,16 @@ def view_of(entry: e.Took | e.SnapshotPart) -> Object:
 
 @dataclass(slots=True)
 class State:
-    """What is known, entry by entry.
+    """The state after the entries applied so far.
 
     Attributes:
-        began: How the recording began.
+        began: The entry with which the recording began.
         at: The instant of the last entry.
-        config, base: The configuration in force.
-        cycle: The last cycle.
-        objects: Bodies by kind, then namespace and name.
-        binding: Pods whose bind is under way, and where to.
-        leaving: Pods that are being evicted.
+        config, base: The configuration at that instant.
+        cycle: Number of the last cycle.
+        objects: Number of a kind → (namespace, name) → body.
+        binding: Key of a pod that a cycle has bound but the API does not show bound → its node.
+        leaving: Keys of pods whose eviction the API does not show yet.
     """
 
     began: e.Began
@@ -76,10 +76,10 @@ class State:
     leaving: set[str] = field(default_factory=set)
 
     def apply(self, entry: e.AnyEntry) -> None:
-        """Take an entry.
+        """Apply an entry.
 
         Raises:
-            BadLog: It makes no sense.
+            BadLog: The entry has an unknown kind or an object without a name.
         """
         match entry:
             case e.Took() | e.SnapshotPart():
@@ -114,14 +114,14 @@ class State:
                 pass
 
     def _confirm(self, key: str, *, is_bound: bool, is_gone: bool) -> None:
-        """Note that an object shows what was under way for the pod of that key; other kinds have no such fields."""
+        """Forget a bind or eviction in progress that the pod now shows; other kinds have neither."""
         if is_bound:
             self.binding.pop(key, None)
         if is_gone:
             self.leaving.discard(key)
 
     def _restart(self, entry: e.SnapshotBegan) -> None:
-        """Take what a snapshot says of itself, when nothing is known that it could differ from."""
+        """Take configuration, binds and evictions of a snapshot, if it is the first thing read; else they are known."""
         self.at = entry.at
         if any(self.objects.values()):
             return
@@ -130,7 +130,7 @@ class State:
         self.leaving = {key for key, _, _ in entry.leaving}
 
     def manifests(self) -> Iterator[Located]:
-        """Return the objects as manifests, with binds and evictions that were under way as if they had come about."""
+        """Return the objects as manifests; binds and evictions in progress are shown as done."""
         for number, known in enumerate(kinds.KINDS):
             for (namespace, name), body in self.objects.get(number, {}).items():
                 key = f"{namespace}/{name}" if namespace else name
@@ -147,7 +147,7 @@ class State:
         return obj
 
     def header(self) -> Header:
-        """Return what a dry run of the state depends on besides its objects."""
+        """Return what a dry run needs besides the objects: configuration, instant and sharding."""
         sharding = Sharding(self.began.shard_mode, self.began.shard_name)
         return Header(config=self.config, now=self.at, sharding=sharding)
 
@@ -167,7 +167,7 @@ class _Status(msgspec.Struct, gc=False):
 
 
 class _Body(msgspec.Struct, gc=False):
-    """What is looked at of any object; whether a pod is bound, leaves or has ended."""
+    """The members that `State` reads of an object: its name, and of a pod whether it is bound, terminating or ended."""
 
     metadata: _Meta = msgspec.field(default_factory=_Meta)
     spec: _Spec = msgspec.field(default_factory=_Spec)
@@ -198,9 +198,9 @@ def _read(entry: e.Took | e.SnapshotPart) -> _Body:
 
 
 def in_order(entries: Iterable[e.AnyEntry]) -> Iterator[e.AnyEntry]:
-    """Return entries with the parts of the first snapshot before all that came while it was written.
+    """Return entries in the order of time: objects of the first snapshot before the entries written among them.
 
-    For who begins to read at that snapshot. The parts of later ones are left out: they say nothing new.
+    Readers that begin at that snapshot need this order. They have the objects of later snapshots, which are left out.
     """
     waiting: list[e.AnyEntry] = []
     number = -1
@@ -230,11 +230,11 @@ def in_order(entries: Iterable[e.AnyEntry]) -> Iterator[e.AnyEntry]:
 
 
 def state_at(log: Log, instant: float) -> State:
-    """Return what was known at an instant, with everything that happened then.
+    """Return the state at an instant, after all entries of that instant.
 
     Raises:
         BadLog: The log is damaged.
-        UsageError: The log begins later.
+        UsageError: The log begins after the instant.
     """
     state = State(log.first())
     began = False

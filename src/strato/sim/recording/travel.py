@@ -1,4 +1,4 @@
-"""Time travel: the world of a log at an instant, as files for ``strato schedule -f`` and ``explain -f``."""
+"""`write_world`: writes a log's state at an instant as files for ``strato schedule -f`` and ``explain -f``."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from strato.sim.recording.state import state_at
 
 
 def write_world(log: Log, instant: float, folder: Path) -> Sequence[Path]:
-    """Write what was known at an instant.
+    """Write the state at an instant.
 
     Args:
         log: The log.
         instant: Seconds since the epoch.
-        folder: Made when it is not there. A file of the same name in it is replaced.
+        folder: Made if it does not exist. A file of the same name in it is replaced.
 
     Returns:
-        The files: the state, with configuration and instant, which ``strato schedule -f`` takes as it is.
+        The files: the state with configuration and instant, in the form that ``strato schedule -f`` reads.
 
     Raises:
-        UsageError: The log begins later, is damaged, or nothing can be written there.
+        UsageError: The log begins after the instant or is damaged, or the folder cannot be written.
     """
     state = state_at(log, instant)
     text = render(state.manifests(), state.header())

@@ -1,4 +1,4 @@
-"""The workload of a log, as a trace: when which jobs came, how wide they are, how long they ran, and on what nodes."""
+"""`workload_of`: reads the workload of a log as a trace: submission, width and run time of its jobs, and its nodes."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ _GROUP, _POD, _NODE, _QUEUE, _PRIORITY = (
 
 @dataclass(slots=True)
 class _PodLife:
-    """What was seen of one pod.
+    """The history of one pod in the log.
 
     Attributes:
-        bound_at, ended_at: Instants; None while that has not come.
-        is_final: Whether it ended by itself.
+        bound_at: Instant at which it was bound; None if it was not.
+        ended_at: Instant at which it ended or was removed; None if it was neither.
+        is_final: Whether it succeeded or failed, and was not removed before.
     """
 
     view: Pod
@@ -44,7 +45,7 @@ class _PodLife:
     is_final: bool = False
 
     def seconds(self) -> float | None:
-        """Return how long it ran, to its own end."""
+        """Return how long the pod ran from its bind to its end; None unless the log has both."""
         if not self.is_final or self.bound_at is None or self.ended_at is None:
             return None
         return max(0.0, self.ended_at - self.bound_at)
@@ -61,14 +62,14 @@ class _JobLife:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What a log holds of load and nodes.
+    """Jobs, nodes and queues of a log.
 
     Attributes:
-        trace: The jobs; instants after the log's beginning.
-        shapes: The nodes, each a shape of its own.
+        trace: The jobs; instants are seconds after the log's beginning.
+        shapes: The nodes, each as a shape of its own.
         queues: Manifests of the queues.
-        waits: By job, how long it waited when it was recorded; None where it did not start.
-        notes: What a reader of a result should know.
+        waits: Name of a job → its recorded wait in seconds; None if it did not start.
+        notes: Sentences for the user about jobs left out and what is assumed.
     """
 
     trace: Trace
@@ -135,7 +136,7 @@ class _Reading:
         namespace, name = pod.metadata.namespace, pod.metadata.name
         job_key = f"{namespace}/{group}" if group else f"{namespace}/pod:{name}"
         known = self._pods.get(f"{namespace}/{name}")
-        if known is not None and known[0] != job_key:  # its controller has given it a group since
+        if known is not None and known[0] != job_key:  # the podgroup controller has added the group to the pod
             self._jobs[known[0]].pods.pop(name, None)
         job = self._job(job_key)
         life = job.pods.get(name)
@@ -189,7 +190,10 @@ class _Reading:
         return Workload(trace, self._shapes(), self._queue_manifests(), waits, notes)
 
     def _run_seconds(self, life: _JobLife) -> tuple[float | None, bool]:
-        """Return how long a job's pods run, and whether that was seen to the end or announced."""
+        """Return how long a job's pods run, and whether that is known: from ended pods, or from an annotation.
+
+        Else it is the time for which the log has shown them running.
+        """
         seen = [seconds for one in life.pods.values() if (seconds := one.seconds()) is not None]
         if seen:
             return sum(seen) / len(seen), True
@@ -254,12 +258,12 @@ class _Reading:
 
 
 def _has_roles(life: _JobLife) -> bool:
-    """Whether the pods of a job ask for different amounts."""
+    """Whether the pods of a job have different requests."""
     return len({tuple(sorted(_amounts(one.view).items())) for one in life.pods.values()}) > 1
 
 
 def _amounts(pod: Pod) -> dict[str, str]:
-    """Return what a pod asks of a node."""
+    """Return the effective requests of a pod, as quantities."""
     dims = Dimensions()
     amounts = requests(effective_spec(pod), dims)
     return {
@@ -270,7 +274,7 @@ def _amounts(pod: Pod) -> dict[str, str]:
 
 
 def _unused(base: str, taken: set[str]) -> str:
-    """Return a name that is valid and not used yet."""
+    """Return a valid name like ``base`` that is not taken, and take it."""
     plain = re.sub(r"[^a-z0-9-]+", "-", base.lower()).strip("-")[:50].strip("-") or "job"
     name, number = plain, 1
     while name in taken:
