@@ -140,7 +140,7 @@ def test_the_queue_of_a_training(spec: Json, present: str | None, want: str) -> 
     [(None, {}, 3), (2, {}, 2), (2, {"Worker": 1}, 1), (None, {"Worker": 3}, 1), (0, {}, 0), (0, {"Worker": 1}, 0)],
 )
 def test_the_least_members_of_a_training(least: int | None, done: dict[str, int], want: int) -> None:
-    policy = {} if least is None else {"runPolicy": {"schedulingPolicy": {"minAvailable": least}}}
+    policy: Json = {} if least is None else {"runPolicy": {"schedulingPolicy": {"minAvailable": least}}}
     job, shape = training(replicas=3, **policy)
     assert desired(shape, job, None, lambda _: 0, done).min_member == want
 

@@ -91,6 +91,50 @@ async def test_one_goes_and_the_next_has_to_wait(client: Client) -> None:
     await evict(client, "x")  # it is going anyway
 
 
+OTHER = {"type": "Ready", "status": "True"}
+OLD = {"type": "DisruptionTarget", "status": "False", "reason": "Old"}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "kept"),
+    [
+        pytest.param(None, [], id="none"),
+        pytest.param([], [], id="an empty list"),
+        pytest.param([OTHER], ["Ready"], id="another"),
+        pytest.param([OLD, OTHER], ["Ready"], id="one of an eviction before"),
+    ],
+)
+@pytest.mark.parametrize("phase", ["Running", "Pending", "Unknown"])
+async def test_what_is_evicted_says_so_once(
+    client: Client, conditions: list[dict[str, Any]] | None, kept: list[str], phase: str
+) -> None:
+    spec = {"containers": [{"name": "c", "image": "i"}], "nodeName": "n"}
+    await client.ask("POST", f"{CORE}/pods", {"metadata": {"name": "alone"}, "spec": spec})
+    status = {"phase": phase, "conditions": conditions}
+    await client.ask("PATCH", f"{CORE}/pods/alone/status", {"status": status}, MERGE)
+    await evict(client, "alone")
+    found = (await client.ask("GET", f"{CORE}/pods/alone"))["status"]["conditions"]
+    assert [one["type"] for one in found] == [*kept, "DisruptionTarget"]
+    assert (found[-1]["status"], found[-1]["reason"]) == ("True", "EvictionByEvictionAPI")
+
+
+@pytest.mark.parametrize(("phase", "code"), [("Pending", 201), ("Failed", 201), ("Running", 429), ("Unknown", 429)])
+async def test_only_what_may_run_is_held_back(client: Client, phase: str, code: int) -> None:
+    await evict(client, "x")
+    await client.ask("PATCH", f"{CORE}/pods/y/status", {"status": {"phase": phase}}, MERGE)
+    await evict(client, "y", code)
+
+
+@pytest.mark.parametrize(
+    ("selector", "code"), [(None, 429), ({}, 429), ({"matchLabels": {"a": "c"}}, 201)], ids=["none", "empty", "others"]
+)
+async def test_a_budget_without_a_selector_is_of_all_pods(client: Client, selector: Any, code: int) -> None:
+    await client.ask("DELETE", f"{POLICY}/b")
+    budget = {"minAvailable": 3, **({} if selector is None else {"selector": selector})}
+    await client.ask("POST", POLICY, {"metadata": {"name": "all"}, "spec": budget})
+    await evict(client, "x", code)
+
+
 async def test_a_dry_run_evicts_nobody(client: Client) -> None:
     await evict(client, "x", deleteOptions={"dryRun": ["All"]})
     assert "deletionTimestamp" not in (await client.ask("GET", f"{CORE}/pods/x"))["metadata"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 import socket
 import struct
 import zlib
@@ -23,6 +24,7 @@ from strato.server.api import ApiServer
 from strato.server.embedded import in_memory_server, open_server
 from strato.server.rest import portforward
 from strato.server.rest import streams as module
+from strato.server.rest.streams import MOST_PORTS, _ports
 from strato.server.streams import StreamOptions
 from tests.http.websockets import join, message
 from tests.server.asking import ADMIN, Client
@@ -263,6 +265,46 @@ REFUSED = [
     pytest.param("portforward", {}, {"protocols": "v4.channel.k8s.io"}, 400, '"ports" is required', id="no ports"),
     pytest.param("portforward", {"ports": "x"}, {"protocols": "v4.channel.k8s.io"}, 400, '"x" as a port', id="port"),
 ]
+
+
+def asked_ports(*texts: str) -> list[int]:
+    return _ports(Request("GET", "/", {"ports": list(texts)} if texts else {}))
+
+
+@pytest.mark.parametrize(
+    ("texts", "ports"),
+    [
+        (["80"], [80]),
+        (["80,8080"], [80, 8080]),
+        (["80", "81"], [80, 81]),
+        (["80,,81", ""], [80, 81]),
+        (["1", "65535"], [1, 65535]),
+        ([",".join(["80"] * MOST_PORTS)], [80] * MOST_PORTS),
+    ],
+)
+def test_ports_to_forward(texts: list[str], ports: list[int]) -> None:
+    assert asked_ports(*texts) == ports
+
+
+@pytest.mark.parametrize(
+    ("texts", "problem"),
+    [
+        ([], "is required"),
+        ([",", ""], "is required"),
+        (["0"], '"0" as a port'),
+        (["65536"], '"65536" as a port'),
+        (["000080"], '"000080" as a port'),
+        (["-1"], '"-1" as a port'),
+        (["8a"], '"8a" as a port'),
+        (["٣"], '"٣" as a port'),
+        (["²"], '"²" as a port'),
+        (["80,x"], '"x" as a port'),
+        ([",".join(["80"] * (MOST_PORTS + 1))], f"at most {MOST_PORTS} ports"),
+    ],
+)
+def test_what_is_no_port_to_forward(texts: list[str], problem: str) -> None:
+    with pytest.raises(BadRequest, match=re.escape(problem)):
+        asked_ports(*texts)
 
 
 @pytest.mark.parametrize(("sub", "query", "options", "code", "text"), REFUSED)

@@ -69,8 +69,7 @@ class Reviews:
         if not spec.get("user") and not spec.get("groups"):
             text = "at least one of user or group must be specified"
             raise invalid(kind, "", [*_attribute_problems(spec), invalid_value("spec.user", "", text)])
-        extra = tuple((key, tuple(values or ())) for key, values in (spec.get("extra") or {}).items())
-        user = User(spec.get("user") or "", tuple(spec.get("groups") or ()), spec.get("uid") or "", extra)
+        user = User(spec.get("user") or "", tuple(spec.get("groups") or ()))  # no authorizer reads uid or extra
         return self._decided(kind, user, spec)
 
     def _local_access(self, request: Request, target: ResourcePath, spec: Json) -> Json:
