@@ -1,1 +1,1 @@
-"""Mesos' master as its frameworks know it: offers out of the free room of this cluster (spec mesos)."""
+"""A Mesos master: it offers the free resources of this cluster's nodes to frameworks (spec mesos)."""

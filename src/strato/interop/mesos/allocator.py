@@ -1,11 +1,11 @@
-"""Mesos' hierarchical allocator: agents and frameworks in, offers out as values.
+"""Mesos' hierarchical allocator: a state machine over agents and frameworks that returns offers as values.
 
-It waits for nothing and reads no clock: instants are handed in, agents are shuffled by the generator handed in. A
-change that makes offers possible at once is noted; `allocate_pending` makes the run for all changes since the last one.
-`allocate` is the batch run over all agents, which is due every `AllocatorOptions.interval_seconds`.
+It neither waits nor reads a clock: callers pass the time, and the random generator that shuffles agents. The allocator
+notes changes that make offers possible at once; `allocate_pending` then runs over all agents that have changed since
+the last run. `allocate` is the batch run over all agents, to be called every `AllocatorOptions.interval_seconds`.
 
-What is offered is held by the framework until it is recovered: the caller recovers what is declined or rescinded, and
-what tasks leave behind.
+Offered resources are held by the framework until the caller recovers them: after it declined the offer, after the offer
+was rescinded, or when its tasks end.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ class AllocatorOptions:
     interval_seconds: float = 1.0
     """``--allocation_interval``: time between batch runs, and the least that a refusal holds. More than 0."""
     min_allocatable: tuple[Quantities, ...] = DEFAULT_MINIMUM
-    """``--min_allocatable_resources``: alternatives, of which an offer must hold one. None at all: no minimum."""
+    """``--min_allocatable_resources``: alternatives; an offer must contain one of them. Empty: no minimum."""
     filter_gpus: bool = True
     """``--filter_gpu_resources``: whether agents with GPUs are hidden from frameworks without GPU_RESOURCES."""
     order: Order = field(default_factory=Order)
-    """Of roles and frameworks."""
+    """The order in which roles and frameworks are served."""
     domain: Domain | None = None
-    """The master's: agents of other regions are offered to frameworks that are REGION_AWARE."""
+    """The master's domain: agents of other regions are offered only to frameworks that are REGION_AWARE."""
     skip_closed: bool = True
-    """Whether a run remembers which roles can be offered nothing of an agent. Offers are the same either way."""
+    """Whether a run skips roles known to have nothing to offer of an agent. Offers are the same either way."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """What one run gave away."""
+    """The result of one run."""
 
     offers: tuple[Allotment, ...] = ()
     """One per framework, agent and role, in the order they were decided."""
@@ -70,8 +70,8 @@ class Offered:
 class Allocator:
     """The allocator of one master.
 
-    Methods that name an unknown agent or framework, or one that is there already, do what is sensible for a late or
-    repeated call: they change nothing, but `add_agent` and `add_framework`, which replace.
+    Calls may be late or repeated: a method that names an unknown agent or framework changes nothing, and `add_agent`
+    and `add_framework` replace one that exists.
     """
 
     def __init__(self, options: AllocatorOptions, rng: random.Random) -> None:
@@ -80,20 +80,20 @@ class Allocator:
         self._filters, self._maintenance = OfferFilters(), Maintenance()
         self._rules = OfferRules(filter_gpus=options.filter_gpus, domain=options.domain)
         self._terms = TermsTable(self._books, options.min_allocatable)
-        is_drawn = options.order.random_roles or options.order.random_frameworks  # a visit passed over draws nothing
+        is_drawn = options.order.random_roles or options.order.random_frameworks  # skipping would change random draws
         self._closed: ClosedRoles | None = {} if options.skip_closed and not is_drawn else None
         self._whitelist: frozenset[str] | None = None
         self._pending: set[AgentId] = set()
         self._all_pending = False
         self._batches = 0
-        self._latest = Moment(0.0, 0)  # one for all refusals of a round
+        self._latest = Moment(0.0, 0)  # shared by all refusals between two runs
         self._paused_until: float | None = None
         self._agents_awaited = 0
 
     # --- agents
 
     def add_agent(self, agent: AgentId, spec: AgentSpec, used: Mapping[Holder, Resources] | None = None) -> None:
-        """Add an agent, with what runs there by framework and role; its frameworks may become known later."""
+        """Add an agent, with the resources used there by framework and role; these frameworks may be added later."""
         self.remove_agent(agent)
         self._books.add_agent(agent, spec, used or {})
         self._pending.add(agent)
@@ -101,7 +101,7 @@ class Allocator:
             self.resume()
 
     def update_agent(self, agent: AgentId, spec: AgentSpec) -> None:
-        """Replace what is known of an agent; changed attributes end what was refused of it."""
+        """Replace an agent's spec; if its attributes have changed, drop all refusals of it."""
         book = self._books.agents.get(agent)
         if book is None or book.spec == spec:
             return
@@ -111,7 +111,7 @@ class Allocator:
         self._pending.add(agent)
 
     def remove_agent(self, agent: AgentId) -> None:
-        """Remove an agent with all that is held of it, refused of it and asked about it."""
+        """Remove an agent with its allocations, refusals and inverse offers."""
         if agent in self._books.agents:
             self._books.remove_agent(agent)
         self._filters.clear_agent(agent)
@@ -125,7 +125,7 @@ class Allocator:
         self._set_active(agent, True)
 
     def deactivate_agent(self, agent: AgentId) -> None:
-        """Offer an agent no more; outstanding offers are the caller's to rescind."""
+        """Stop offering an agent; the caller rescinds outstanding offers."""
         self._set_active(agent, False)
 
     def _set_active(self, agent: AgentId, is_active: bool) -> None:
@@ -137,7 +137,7 @@ class Allocator:
         self._whitelist = None if hostnames is None else frozenset(hostnames)
 
     def update_unavailability(self, agent: AgentId, unavailability: Unavailability | None) -> None:
-        """Announce, move or cancel an agent's maintenance window; its frameworks are asked anew."""
+        """Announce, move or cancel an agent's maintenance window; its frameworks get new inverse offers."""
         if agent in self._books.agents and self._maintenance.unavailability(agent) != unavailability:
             self._maintenance.set(agent, unavailability)
             self._pending.add(agent)
@@ -145,7 +145,7 @@ class Allocator:
     # --- frameworks
 
     def add_framework(self, framework: FrameworkId, spec: FrameworkSpec, active: bool = True) -> None:
-        """Add a framework; what agents run of it already is its own."""
+        """Add a framework; resources that agents already use for it count as its allocation."""
         if framework in self._books.frameworks:
             self.update_framework(framework, spec)
         else:
@@ -154,9 +154,9 @@ class Allocator:
         self._all_pending |= active
 
     def update_framework(self, framework: FrameworkId, spec: FrameworkSpec) -> None:
-        """Replace what is known of a framework, its suppressed roles, too; roles it left hold on to what they have.
+        """Replace a framework's spec, including suppressed roles; allocations of roles that it has left remain.
 
-        Refusals end of roles it left and of those it no longer suppresses.
+        Drop refusals of roles that it has left or no longer suppresses.
         """
         book = self._books.frameworks.get(framework)
         if book is None:
@@ -168,31 +168,31 @@ class Allocator:
         self._books.refresh_framework(framework)
 
     def remove_framework(self, framework: FrameworkId) -> None:
-        """Remove a framework; all it held is free."""
+        """Remove a framework and free its allocations."""
         if framework in self._books.frameworks:
             self._drop_answers(framework)
             self._books.remove_framework(framework)
 
     def activate_framework(self, framework: FrameworkId) -> None:
-        """Make offers to a framework that has connected."""
+        """Start making offers to a framework, which has connected."""
         if framework in self._books.frameworks:
             self._set_framework_active(framework, True)
             self._all_pending = True
 
     def deactivate_framework(self, framework: FrameworkId) -> None:
-        """Make no more offers to a framework; what it refused is forgotten, what it holds still counts."""
+        """Stop making offers to a framework; drop its refusals, keep its allocations."""
         if framework in self._books.frameworks:
             self._set_framework_active(framework, False)
             self._drop_answers(framework)
 
     def suppress(self, framework: FrameworkId, suppressed: Iterable[str] = ()) -> None:
-        """Make no more offers for some roles of a framework, or for all; roles it does not have are passed over."""
+        """Stop making offers for some roles of a framework, or for all; roles that it does not have are ignored."""
         if book := self._books.frameworks.get(framework):
             book.suppressed.update(self._own_roles(framework, suppressed))
             self._books.refresh_framework(framework)
 
     def revive(self, framework: FrameworkId, revived: Iterable[str] = ()) -> None:
-        """Make offers for some roles of a framework again, or for all, whatever it has refused of them."""
+        """Resume offers for some roles of a framework, or for all, and drop their refusals."""
         if book := self._books.frameworks.get(framework):
             own = self._own_roles(framework, revived)
             book.suppressed.difference_update(own)
@@ -213,7 +213,7 @@ class Allocator:
         self._filters.clear(framework, self._filters.roles_of(framework))
         self._maintenance.forget(framework)
 
-    # --- what is held
+    # --- allocations
 
     def recover_resources(
         self,
@@ -225,16 +225,17 @@ class Allocator:
         now: float,
         refuse_seconds: float | None = None,
     ) -> None:
-        """Take back what a framework held: an offer it declined, the rest of one it accepted, what a task left.
+        """Free resources of a framework: of a declined offer, the rest of an accepted one, or of an ended task.
 
         Args:
-            framework: Who held it.
-            agent: Where it is.
-            role: The role it was allocated to.
-            resources: What comes back.
+            framework: The framework that held them.
+            agent: Their agent.
+            role: The role to which they were allocated.
+            resources: The resources to free.
             now: The instant.
-            refuse_seconds: How long the framework's role wants no offer of this agent that has nothing more or other;
-                None or 0 for no such filter. See `filters.refuse_seconds` for what a call's ``filters`` mean.
+            refuse_seconds: How long the framework's role refuses offers of this agent that are contained in these
+                resources; None or 0 for no such filter. See `filters.refuse_seconds` for what a call's ``filters``
+                mean.
 
         Raises:
             InvariantError: The framework does not hold these resources.
@@ -249,7 +250,7 @@ class Allocator:
             self._filters.add(framework, role, agent, Refusal(resources, self._moment(now), deadline))
 
     def convert_held(self, framework: FrameworkId, agent: AgentId, role: str, old: Resources, new: Resources) -> None:
-        """Turn what a framework holds of an agent into something else: reserve it, create a volume on it, or undo that.
+        """Convert resources of an agent that a framework holds: reserve them, create a volume on them, or undo that.
 
         Raises:
             InvariantError: The framework does not hold ``old``.
@@ -257,7 +258,7 @@ class Allocator:
         self._books.convert(agent, (framework, role), old.allocated(None), new.allocated(None))
 
     def convert_free(self, agent: AgentId, old: Resources, new: Resources) -> None:
-        """Turn what is free of an agent into something else, as an operator does.
+        """Convert free resources of an agent, for an operator.
 
         Raises:
             InvariantError: ``old`` is not free.
@@ -273,14 +274,14 @@ class Allocator:
         now: float,
         refuse_seconds: float = filters.DEFAULT_SECONDS,
     ) -> None:
-        """Note the answer to an inverse offer, or None when it was rescinded; the next one waits for the filter."""
+        """Record the answer to an inverse offer (None: rescinded); the next one is made after the filter's time."""
         seconds = max(refuse_seconds, self._options.interval_seconds) if refuse_seconds > 0 else 0.0
         self._maintenance.answer(agent, framework, status, self._moment(now), seconds)
 
     # --- quota, weights
 
     def set_quota(self, role: str, quota: Quota) -> None:
-        """Set the quota of a top-level role; an empty one removes it. `quota.check` says whether it should be."""
+        """Set the quota of a top-level role; an empty one removes it. Callers check it by `quota.check` first."""
         self._books.quota.set(role, quota)
 
     def set_weight(self, role: str, weight: float) -> None:
@@ -293,7 +294,7 @@ class Allocator:
 
     @property
     def has_pending(self) -> bool:
-        """Whether something has changed that makes a run at once worth it."""
+        """Whether a change since the last run makes offers possible, so that `allocate_pending` should be called."""
         return self._all_pending or bool(self._pending)
 
     def allocate(self, now: float) -> Offered:
@@ -304,7 +305,7 @@ class Allocator:
         return offered
 
     def allocate_pending(self, now: float) -> Offered:
-        """Make one run for all that has changed since the last one; while the allocator is paused, none."""
+        """Make one run over the agents that have changed since the last one; no run while the allocator is paused."""
         if self._paused_until is not None and now >= self._paused_until:
             self.resume()
         if self._paused_until is not None or not self.has_pending:
@@ -340,8 +341,8 @@ class Allocator:
         """Begin after a master's failover: if there are quotas, pause until most of the agents have come back.
 
         Args:
-            agents: How many there were.
-            now: The instant; after ten minutes nothing is waited for.
+            agents: Number of agents before the failover.
+            now: The time; the pause ends ten minutes later at the latest.
         """
         self._agents_awaited = int(agents * RECOVERY_AGENTS_RATIO)
         if self._books.quota.quotas and len(self._books.agents) < self._agents_awaited:
@@ -356,24 +357,24 @@ class Allocator:
 
     @property
     def is_paused(self) -> bool:
-        """Whether nothing is offered until agents have come back."""
+        """Whether the allocator makes no offers until agents have come back."""
         return self._paused_until is not None
 
     def unavailability(self, agent: AgentId) -> Unavailability | None:
-        """Return an agent's maintenance window, which its offers show."""
+        """Return an agent's maintenance window, for its offers."""
         return self._maintenance.unavailability(agent)
 
     def inverse_offer_answers(self) -> dict[AgentId, dict[FrameworkId, InverseOfferStatus]]:
-        """Return by agent what frameworks answered to inverse offers, for the maintenance status."""
+        """Return the frameworks' answers to inverse offers by agent, for the maintenance status."""
         return self._maintenance.answers()
 
     def free(self, agent: AgentId) -> Resources:
-        """Return what nobody holds of an agent, but for shared resources."""
+        """Return the resources of an agent that no framework holds, without shared ones."""
         book = self._books.agents.get(agent)
         return NOTHING if book is None else book.free
 
     def held(self, framework: FrameworkId) -> list[tuple[AgentId, str, Resources]]:
-        """Return what a framework holds, offered and used: agent, role, resources."""
+        """Return a framework's allocations, offered and used: agent, role, resources."""
         return list(self._books.held_by(framework))
 
     def quotas(self) -> Mapping[str, Quota]:
@@ -381,7 +382,7 @@ class Allocator:
         return dict(self._books.quota.quotas)
 
     def quota_consumed(self, role: str) -> Quantities:
-        """Return what a role's subtree consumes of its top-level role's quota, in thousandths."""
+        """Return the consumption of quota by a top-level role's subtree, in thousandths."""
         return dict(self._books.quota.consumed(roles.top_level(role)))
 
     def capacity(self) -> Quantities:

@@ -1,4 +1,4 @@
-"""Who holds what of which agent: the allocator's books. They decide nothing, and every change goes through here."""
+"""The allocator's bookkeeping of agents, frameworks and their allocations, which are changed only here."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from strato.interop.mesos.sorter import ClusterTotals, Sorter
 from strato.interop.mesos.specs import AgentId, AgentSpec, FrameworkId, FrameworkSpec
 
 Holder = tuple[FrameworkId, str]
-"""A framework, and the role it holds something for."""
+"""A framework, and the role for which it holds resources."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """How frameworks and roles are put in order; flags of the master."""
+    """Flags of the master on the order of frameworks and roles."""
 
     excluded: frozenset[str] = frozenset()
-    """``--fair_sharing_excluded_resource_names``: scalars that shares do not count."""
+    """``--fair_sharing_excluded_resource_names``: scalars that shares ignore."""
     random_roles: bool = False
     """``--role_sorter=random``."""
     random_frameworks: bool = False
@@ -31,7 +31,7 @@ class Order:
 
 
 class AgentBook:
-    """One agent: what it has, who holds it, what is free."""
+    """One agent: its resources, their holders, and the free rest."""
 
     __slots__ = ("_free", "_held_in_all", "generation", "has_gpus", "held", "id", "is_active", "shared", "spec")
 
@@ -39,7 +39,7 @@ class AgentBook:
         self.id, self.is_active = agent, True
         self.replace_spec(spec)
         self.held: dict[Holder, Resources] = {}
-        """Offered and used; no entry is empty."""
+        """Offered and used resources by holder; no entry is empty."""
         self.generation = 0
         """Grows with each change."""
         self._held_in_all = NOTHING
@@ -47,18 +47,18 @@ class AgentBook:
 
     @property
     def free(self) -> Resources:
-        """What nobody holds, but for shared resources, which one may hold beside others."""
+        """Resources that no holder has, without shared ones, which several holders may have at once."""
         if self._free is None:
             self._free = self.spec.resources.non_shared() - self._held_in_all
         return self._free
 
     @property
     def is_offerable(self) -> bool:
-        """Whether there is something that may be offered."""
+        """Whether there are free or shared resources to offer."""
         return bool(self.shared) or bool(self.free)
 
     def change(self, holder: Holder, given: Resources, taken: Resources) -> None:
-        """Add to what somebody holds, and take from it."""
+        """Add resources to, and subtract others from, a holder's."""
         now = self.held.get(holder, NOTHING) - taken + given
         if now:
             self.held[holder] = now
@@ -68,19 +68,19 @@ class AgentBook:
         self.touch()
 
     def replace_spec(self, spec: AgentSpec) -> None:
-        """Replace what is known of the agent."""
+        """Replace the agent's spec."""
         self.spec = spec
         self.shared = spec.resources.shared()
         self.has_gpus = bool(spec.resources.scalars().get("gpus"))
 
     def touch(self) -> None:
-        """Note that something changed."""
+        """Increase `generation`."""
         self._free = None
         self.generation += 1
 
 
 class FrameworkBook:
-    """One framework as the allocator knows it."""
+    """One framework: its spec, and whether it gets offers."""
 
     __slots__ = ("id", "is_active", "spec", "suppressed")
 
@@ -89,7 +89,7 @@ class FrameworkBook:
         self.suppressed = set(spec.suppressed_roles)
 
     def wants(self, role: str) -> bool:
-        """Whether offers for a role may be made to it."""
+        """Whether the framework may get offers for a role: it is active and does not suppress the role."""
         return self.is_active and role in self.spec.roles and role not in self.suppressed
 
 
@@ -104,16 +104,16 @@ class Books:
         self._order, self._rng = order, rng
         self.role_sorter = Sorter(self.totals, order.excluded, rng if order.random_roles else None)
         self.framework_sorters: dict[str, Sorter] = {}
-        """By role; a role is in the role sorter if and only if it has one."""
+        """Framework sorter of each role; a role is in the role sorter if and only if it has one."""
         self.generation = 0
-        """Grows with each change of frameworks, after which a role may want what it did not."""
+        """Grows with each change of frameworks after which a role may accept offers that it did not accept before."""
         self.changed: dict[str, int] = {}
-        """By role that has frameworks the generation of the last change of any of them."""
+        """For each role with frameworks, the generation at which one of them last changed."""
 
     # --- agents
 
     def add_agent(self, agent: AgentId, spec: AgentSpec, used: Mapping[Holder, Resources]) -> None:
-        """Add an agent with what is running there; its frameworks need not be known yet."""
+        """Add an agent with the resources used there; the frameworks may be added later."""
         book = self.agents[agent] = AgentBook(agent, spec)
         self._count_total(agent, NOTHING, spec.resources)
         for holder, resources in used.items():
@@ -130,7 +130,7 @@ class Books:
         book.touch()
 
     def remove_agent(self, agent: AgentId) -> None:
-        """Remove an agent with all that is held of it."""
+        """Remove an agent with its allocations."""
         book = self.agents[agent]
         for holder, resources in list(book.held.items()):
             self.release(agent, holder, resources)
@@ -146,7 +146,7 @@ class Books:
     # --- frameworks
 
     def add_framework(self, framework: FrameworkId, spec: FrameworkSpec) -> None:
-        """Add a framework, with what it holds already."""
+        """Add a framework, with resources that it holds already."""
         self.frameworks[framework] = FrameworkBook(framework, spec)
         for book in self.agents.values():
             for (holder, role), resources in book.held.items():
@@ -167,7 +167,7 @@ class Books:
             self._untrack(framework, role)
 
     def refresh_framework(self, framework: FrameworkId) -> None:
-        """Bring the sorters to what a framework is subscribed to, wants and holds."""
+        """Update the sorters to a framework's subscribed roles, suppressed roles and allocations."""
         book = self.frameworks[framework]
         self.generation += 1
         for role in book.spec.roles:
@@ -205,22 +205,22 @@ class Books:
     def _holds(self, framework: FrameworkId, role: str) -> bool:
         return any((framework, role) in book.held for book in self.agents.values())
 
-    # --- what is held
+    # --- allocations
 
     def take(self, book: AgentBook, holder: Holder, resources: Resources) -> None:
-        """Give resources of an agent away; `count` makes the sorters see it."""
+        """Allocate resources of an agent; `count` then adds them to the shares."""
         book.change(holder, resources, NOTHING)
         self.quota.count_held(holder[1], resources, 1)
 
     def count(self, book: AgentBook, holder: Holder, resources: Resources) -> None:
-        """Count what was taken in the shares of its framework and role."""
+        """Add resources allocated by `take` to the shares of their framework and role."""
         framework, role = holder
         if framework in self.frameworks:
             self._track(framework, role).allocated(framework, book.id, resources)
             self.role_sorter.allocated(role, book.id, resources)
 
     def release(self, agent: AgentId, holder: Holder, resources: Resources) -> None:
-        """Take resources back.
+        """Free resources.
 
         Raises:
             InvariantError: The holder does not hold them.
@@ -239,7 +239,7 @@ class Books:
             self._untrack(framework, role)
 
     def convert(self, agent: AgentId, holder: Holder | None, old: Resources, new: Resources) -> None:
-        """Turn resources of an agent into others (reserve, create a volume, …), held or, without a holder, free.
+        """Convert resources of an agent (reserve, create a volume, …), a holder's or, without a holder, free ones.
 
         Raises:
             InvariantError: The holder does not hold them, or they are not free.
@@ -266,7 +266,7 @@ class Books:
             raise InvariantError(f"{text}; it holds {to_text(held) or 'nothing'}")
 
     def held_by(self, framework: FrameworkId) -> Iterable[tuple[AgentId, str, Resources]]:
-        """Yield what a framework holds: agent, role, resources."""
+        """Yield a framework's allocations: agent, role, resources."""
         for book in self.agents.values():
             for (holder, role), resources in book.held.items():
                 if holder == framework:

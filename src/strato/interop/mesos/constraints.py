@@ -12,7 +12,7 @@ from strato.api.patterns import InvalidPattern, Pattern, compile_pattern
 from strato.errors import InvalidInput, Problem, called, nearest
 
 MOST_CONSTRAINTS = 10_000
-"""Constraints of one call."""
+"""Most constraints in one call."""
 
 
 class _Domain(Protocol):
@@ -23,7 +23,7 @@ class _Domain(Protocol):
 
 
 class Constrained(Protocol):
-    """What of an agent is looked at; `AgentSpec` is one."""
+    """The fields of an agent that constraints examine; `AgentSpec` has them."""
 
     @property
     def hostname(self) -> str: ...  # noqa: D102 - see AgentSpec
@@ -34,7 +34,7 @@ class Constrained(Protocol):
 
 
 class Predicate(enum.Enum):
-    """What is asked of an attribute; the wire's names."""
+    """The predicate on an attribute, by its name on the wire."""
 
     EXISTS = "exists"
     NOT_EXISTS = "not_exists"
@@ -49,7 +49,7 @@ PSEUDOATTRIBUTES = ("HOSTNAME", "REGION", "ZONE")
 
 @dataclass(frozen=True)
 class AttributeConstraint:
-    """One question about one attribute, or pseudo-attribute, of an agent."""
+    """A constraint on one attribute, or pseudo-attribute, of an agent."""
 
     predicate: Predicate
     attribute_name: str | None = None
@@ -62,7 +62,7 @@ class AttributeConstraint:
         return compile_pattern(rf"\A(?:{self.operand})\z")
 
     def admits(self, agent: Constrained) -> bool:
-        """Whether the agent passes. Questions about texts never exclude by an attribute that is no text."""
+        """Whether the agent passes. Predicates on texts accept attributes that are no text."""
         present, text = self._value(agent)
         predicate = self.predicate
         if predicate is Predicate.EXISTS:
@@ -79,7 +79,7 @@ class AttributeConstraint:
         return self._pattern.is_in(text) is positive
 
     def _value(self, agent: Constrained) -> tuple[bool, str | None]:
-        """Return whether the attribute is there, and its text; of several of one name the first counts."""
+        """Return whether the agent has the attribute, and its text; of several with the name, the first one counts."""
         if self.attribute_name is not None:
             return next(((True, text) for name, text in agent.attributes if name == self.attribute_name), (False, None))
         if self.pseudoattribute == "HOSTNAME":
@@ -91,7 +91,7 @@ class AttributeConstraint:
 
 @dataclass(frozen=True)
 class OfferConstraints:
-    """Constraints of one role: any group must hold, and of a group all. No groups: no agent is excluded."""
+    """Constraints of one role: a disjunction of groups, each a conjunction. Without groups no agent is excluded."""
 
     groups: tuple[tuple[AttributeConstraint, ...], ...] = ()
 
@@ -101,14 +101,14 @@ class OfferConstraints:
 
 
 def from_json(value: Any, roles: Sequence[str]) -> dict[str, OfferConstraints]:
-    """Read ``offer_constraints``: by role its groups.
+    """Parse ``offer_constraints``: the groups of each role.
 
     Args:
         value: The member's JSON; None is the same as no constraints.
-        roles: What the framework is subscribed to.
+        roles: The framework's subscribed roles.
 
     Raises:
-        InvalidInput: Something is wrong; every problem has its path.
+        InvalidInput: Lists every problem with its path.
     """
     problems: list[Problem] = []
     by_role = _member(value, "role_constraints", dict, "offer_constraints", problems) or {}
@@ -139,7 +139,7 @@ def from_json(value: Any, roles: Sequence[str]) -> dict[str, OfferConstraints]:
 
 
 def _member(holder: Any, key: str, type_: type, where: str, problems: list[Problem]) -> Any:
-    """Return a member, None where it is absent or, with a problem noted, of another type."""
+    """Return a member; None if it is absent or, after adding a problem, if it has another type."""
     if holder is None:
         return None
     if not isinstance(holder, Mapping):

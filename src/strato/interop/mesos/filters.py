@@ -1,4 +1,4 @@
-"""Refusals: what a framework declined is not offered to it again for a while."""
+"""Offer filters: resources that a framework has declined are not offered to it again for a while."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from strato.interop.mesos.specs import AgentId, FrameworkId
 DEFAULT_SECONDS = 5.0
 LONGEST_SECONDS = 365 * 24 * 3600.0
 MOST_PER_AGENT = 64
-"""Refusals kept of one role of a framework on one agent; of more, those that would end first are dropped."""
+"""Most refusals kept per framework, role and agent; beyond it, those that end first are dropped."""
 
 
 def refuse_seconds(filters: Mapping[str, Any] | None) -> float:
@@ -27,7 +27,7 @@ def refuse_seconds(filters: Mapping[str, Any] | None) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When something is decided: the instant, and how many batch runs were made before."""
+    """Time of a decision: the instant, and the number of batch runs made before."""
 
     seconds: float
     batches: int
@@ -35,32 +35,32 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What was refused, and until when."""
+    """Refused resources, and until when."""
 
     resources: Resources
     since: Moment
     deadline: float
 
     def has_ended(self, now: Moment) -> bool:
-        """Whether it holds no more: its time is over, and at least one batch run has been made with it."""
+        """Whether the refusal has ended: its time is over, and at least one batch run has taken place since."""
         return now.seconds >= self.deadline and now.batches > self.since.batches
 
     def outlasts(self, other: Refusal) -> bool:
-        """Whether it never ends before the other one."""
+        """Whether this refusal never ends before the other one."""
         return self.deadline >= other.deadline and self.since.batches >= other.since.batches
 
 
 class Refusals:
-    """What the frameworks of one role have refused of one agent."""
+    """Refusals of one agent by the frameworks of one role."""
 
     def __init__(self) -> None:
         self.by_framework: dict[FrameworkId, list[Refusal]] = {}
-        """No list is empty."""
+        """Refusals by framework; no list is empty."""
         self._refusing: dict[Resources, set[FrameworkId]] = {}
-        """Of resources that were asked about, who refuses them; kept current."""
+        """Cache of `refusing`: frameworks by resources, updated on each change."""
 
     def refusing(self, resources: Resources) -> Collection[FrameworkId]:
-        """Return the frameworks that have refused these resources, or more."""
+        """Return the frameworks with a refusal that contains these resources."""
         refusing = self._refusing.get(resources)
         if refusing is None:
             if len(self._refusing) >= _MOST_REMEMBERED:
@@ -71,7 +71,7 @@ class Refusals:
         return refusing
 
     def replace(self, framework: FrameworkId, refusals: list[Refusal]) -> None:
-        """Set what a framework has refused; an empty list forgets it."""
+        """Replace a framework's refusals; an empty list removes the framework."""
         if refusals:
             self.by_framework[framework] = refusals
         else:
@@ -95,24 +95,24 @@ _MOST_REMEMBERED = 8
 
 
 class OfferFilters:
-    """Refusals by agent, role and framework. Those that have ended are dropped by `drop_ended`; the others hold."""
+    """Refusals by agent, role and framework. A refusal holds until `drop_ended` removes it."""
 
     def __init__(self) -> None:
         self._agents: dict[AgentId, dict[str, Refusals]] = {}
         self._where: dict[tuple[FrameworkId, str], set[AgentId]] = {}
-        """Agents on which a role of a framework has refusals."""
+        """Agents that have refusals, by framework and role."""
         self._ends: list[tuple[float, int, FrameworkId, str, AgentId, Refusal]] = []
-        """A heap by deadline; also of refusals that were dropped early, until these are more than the others."""
+        """Heap by deadline; contains refusals dropped early, until these are the majority and it is rebuilt."""
         self._added = 0
         self._live = 0
         self.opened: set[tuple[AgentId, str]] = set()
-        """Agents of which a role may be offered again what was refused; its reader empties it."""
+        """Agents and roles whose refusals have ended since the reader last emptied this set."""
 
     def __len__(self) -> int:
         return self._live
 
     def add(self, framework: FrameworkId, role: str, agent: AgentId, refusal: Refusal) -> None:
-        """Note a refusal; those that it makes superfluous are dropped."""
+        """Add a refusal; drop refusals that it covers."""
         there = self._agents.setdefault(agent, {}).setdefault(role, Refusals())
         refusals = there.by_framework.get(framework, [])
         self._where.setdefault((framework, role), set()).add(agent)
@@ -140,7 +140,7 @@ class OfferFilters:
         return [role for name, role in self._where if name == framework]
 
     def drop_ended(self, now: Moment) -> None:
-        """Drop what has ended."""
+        """Drop refusals that have ended."""
         early = []
         while self._ends and self._ends[0][0] <= now.seconds:
             end = heapq.heappop(self._ends)

@@ -1,11 +1,11 @@
-"""Inclusive ranges of whole numbers, sorted and apart, as ports are counted in."""
+"""Sorted, disjoint, inclusive ranges of whole numbers, such as ports."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 Ranges = tuple[tuple[int, int], ...]
-"""Pairs of first and last, sorted; between two of them at least one number is missing."""
+"""Pairs of first and last number, sorted; neighbouring ranges do not touch."""
 
 
 def joined(ranges: Iterable[tuple[int, int]]) -> Ranges:

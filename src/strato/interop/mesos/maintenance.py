@@ -1,4 +1,4 @@
-"""Maintenance in the allocator: who is asked to leave an agent that will be taken away, and what was answered."""
+"""Maintenance in the allocator: inverse offers ask frameworks to leave agents before their maintenance windows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from strato.interop.mesos.specs import AgentId, FrameworkId, Unavailability
 
 
 class InverseOfferStatus(enum.Enum):
-    """What a framework answered; the wire's names."""
+    """Answer of a framework, by its name on the wire."""
 
     UNKNOWN = "UNKNOWN"
     ACCEPT = "ACCEPT"
@@ -20,7 +20,7 @@ class InverseOfferStatus(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class InverseAllotment:
-    """A framework is asked to be off an agent while it is unavailable."""
+    """An inverse offer: it asks a framework to leave an agent during its maintenance window."""
 
     framework: FrameworkId
     agent: AgentId
@@ -31,10 +31,10 @@ class InverseAllotment:
 class _Window:
     unavailability: Unavailability
     outstanding: set[FrameworkId] = field(default_factory=set)
-    """Frameworks that were asked and have not answered."""
+    """Frameworks with an unanswered inverse offer."""
     answers: dict[FrameworkId, InverseOfferStatus] = field(default_factory=dict)
     waiting: dict[FrameworkId, tuple[Moment, float]] = field(default_factory=dict)
-    """After an answer: since when, and until which instant, a framework is not asked again."""
+    """For frameworks that have answered: since when and until when they get no further inverse offer."""
 
 
 class Maintenance:
@@ -44,7 +44,7 @@ class Maintenance:
         self._windows: dict[AgentId, _Window] = {}
 
     def set(self, agent: AgentId, unavailability: Unavailability | None) -> None:
-        """Announce, move or cancel an agent's window; all that was asked and answered about the old one is void."""
+        """Announce, move or cancel an agent's window; drop inverse offers and answers about the old one."""
         if unavailability is None:
             self._windows.pop(agent, None)
         else:
@@ -56,7 +56,7 @@ class Maintenance:
         return None if window is None else window.unavailability
 
     def ask(self, agent: AgentId, frameworks: Iterable[FrameworkId], now: Moment) -> list[InverseAllotment]:
-        """Ask those of an agent's frameworks that are not asked already and do not wait after an answer."""
+        """Make inverse offers to those frameworks on an agent that have no unanswered one and whose wait is over."""
         window = self._windows.get(agent)
         if window is None:
             return []
@@ -73,7 +73,7 @@ class Maintenance:
     def answer(
         self, agent: AgentId, framework: FrameworkId, status: InverseOfferStatus | None, now: Moment, seconds: float
     ) -> None:
-        """Note an answer, or that the inverse offer was rescinded (None); it is asked again after ``seconds``."""
+        """Record an answer, or a rescinded inverse offer (None); the next one is made after ``seconds``."""
         window = self._windows.get(agent)
         if window is None or framework not in window.outstanding:
             return
@@ -84,18 +84,18 @@ class Maintenance:
             window.waiting[framework] = (now, now.seconds + seconds)
 
     def clear_filters(self, framework: FrameworkId) -> None:
-        """Ask a framework again without waiting, as when it revives offers."""
+        """End a framework's wait for further inverse offers, as when it revives offers."""
         for window in self._windows.values():
             window.waiting.pop(framework, None)
 
     def forget(self, framework: FrameworkId) -> None:
-        """Drop all that concerns a framework that is gone or disconnected, but for its answers."""
+        """Drop inverse offers and waits of a framework that is gone or disconnected; keep its answers."""
         for window in self._windows.values():
             window.outstanding.discard(framework)
             window.waiting.pop(framework, None)
 
     def answers(self) -> dict[AgentId, dict[FrameworkId, InverseOfferStatus]]:
-        """Return by agent what was answered; UNKNOWN of those that were only asked."""
+        """Return the answers by agent; UNKNOWN for unanswered inverse offers."""
         return {
             agent: dict.fromkeys(sorted(window.outstanding), InverseOfferStatus.UNKNOWN) | window.answers
             for agent, window in self._windows.items()

@@ -1,4 +1,4 @@
-"""Amounts by name alone, in thousandths of the resource's unit: what shares, quotas and minimums are counted in."""
+"""Amounts by resource name, in thousandths of the resource's unit, for shares, quotas and minimums."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from decimal import ROUND_HALF_UP, Decimal
 
 Quantities = Mapping[str, int]
-"""Thousandths by name. A name that is missing counts as zero, in limits as unlimited."""
+"""Thousandths by name. A missing name means 0, or no limit in limits."""
 
 LARGEST_MILLIS = 2**63 - 1
 """Larger amounts are refused: Mesos keeps thousandths in 64 bits."""
@@ -37,7 +37,7 @@ def from_millis(millis: int) -> float:
 
 
 def covers(had: Quantities, wanted: Quantities) -> bool:
-    """Whether there is at least as much of everything wanted."""
+    """Whether ``had`` has at least the wanted amount of every name."""
     for name, millis in wanted.items():  # noqa: SIM110 - the loop takes half the time of all()
         if had.get(name, 0) < millis:
             return False

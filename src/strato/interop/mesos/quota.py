@@ -1,6 +1,6 @@
-"""Quota of top-level roles: what is kept for them, what they may have at most, and what of both is used.
+"""Quota of top-level roles: guarantees, limits, and the consumption of both.
 
-A role's consumption is what it and the roles below it hold or are offered of unreserved resources, and all reservations
+A role's consumption is the unreserved resources held by or offered to it and the roles below it, and all reservations
 for them, whether used or not. Revocable resources are never charged.
 """
 
@@ -20,10 +20,10 @@ _NONE: Quantities = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """Of one top-level role, in thousandths by name of scalar."""
+    """Quota of one top-level role, in thousandths by name of scalar."""
 
     guarantees: Quantities = field(default_factory=lambda: _NONE)
-    """Room that others leave to the role; a name that is missing has none."""
+    """Amounts that other roles leave to this one; a missing name has no guarantee."""
     limits: Quantities = field(default_factory=lambda: _NONE)
     """The most the role may consume; a name that is missing has no limit."""
 
@@ -37,12 +37,12 @@ def is_chargeable(kind: Kind) -> bool:
 
 
 def charge(resources: Resources) -> Quantities:
-    """Return the scalars of which holding these resources is charged."""
+    """Return the amounts of scalars charged for holding these resources."""
     return (resources if resources.is_plain else resources.filter(is_chargeable)).scalars()
 
 
 class QuotaSums:
-    """What roles consume, and what is free of unreserved scalars; kept current, so that a run reads sums."""
+    """Consumption by roles, and free unreserved scalars; updated on each change, so that a run need not sum up."""
 
     def __init__(self) -> None:
         self.quotas: dict[str, Quota] = {}
@@ -63,14 +63,14 @@ class QuotaSums:
         return self._consumed.get(role, _NONE)
 
     def count_total(self, resources: Resources, sign: int) -> None:
-        """Count what an agent has (or, with -1, no more has)."""
+        """Add an agent's resources (or, with -1, subtract them)."""
         add(self.free, charge(resources), sign)
         for kind, amount in resources:
             if kind.reservations and not kind.revocable:
                 self._consume(kind.role, Resources({kind: amount}).scalars(), sign)
 
     def count_held(self, role: str, resources: Resources, sign: int) -> None:
-        """Count what a role holds (or, with -1, no more holds)."""
+        """Add resources held by a role (or, with -1, subtract them)."""
         charged = charge(resources)
         add(self.free, charged, -sign)
         self._consume(role, charged, sign)
@@ -84,7 +84,7 @@ class QuotaSums:
 
 
 def add(sums: dict[str, int], amounts: Quantities, sign: int) -> None:
-    """Add amounts to sums in place; names whose sum is zero go."""
+    """Add amounts to sums in place; drop names whose sum is zero."""
     for name, millis in amounts.items():
         left = sums.get(name, 0) + sign * millis
         if left:
@@ -95,20 +95,20 @@ def add(sums: dict[str, int], amounts: Quantities, sign: int) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bounds:
-    """What quotas let a role have of metered resources, until something is given that changes it."""
+    """Bounds that quotas set on the metered resources of a role; valid until an allocation changes them."""
 
     unmet: Quantities
-    """What its guarantees still need; only names of which something is missing."""
+    """Amounts that the role's guarantees still lack; only names with a shortfall."""
     below_limit: Quantities
-    """What it may still get of what it has limits of."""
+    """Amounts that it may still get, by the names that it has limits for."""
     surplus: Quantities
-    """What is free beyond what guarantees need, by the names of which they need something."""
+    """Free amounts beyond the shortfall of guarantees, by the names that have one."""
 
     def __bool__(self) -> bool:
         return bool(self.below_limit or self.surplus)
 
     def hold_one_of(self, minimum: Collection[Quantities]) -> bool:
-        """Whether metered resources within the limit and the surplus can be as much as one alternative of a minimum."""
+        """Whether metered resources within limit and surplus can reach one alternative of a minimum."""
         return not minimum or any(_within(one, self.below_limit) and _within(one, self.surplus) for one in minimum)
 
     def apply(self, metered: Resources, to_guarantees: bool) -> Resources:
@@ -116,7 +116,7 @@ class Bounds:
 
         Args:
             metered: Unreserved scalars that are not revocable.
-            to_guarantees: Whether guarantees are met: nothing is given that meets none.
+            to_guarantees: Whether this is the stage that only serves guarantees.
         """
         helpful, rest = NOTHING, metered
         if to_guarantees:
@@ -134,7 +134,7 @@ def _within(wanted: Quantities, most: Quantities) -> bool:
 
 
 class Headroom:
-    """One run's account: what quotas still need, and what may be given without touching it."""
+    """One run's headroom: shortfalls of guarantees, and the amounts that may be given without touching these."""
 
     def __init__(self, sums: QuotaSums) -> None:
         self._quotas = sums.quotas
@@ -148,7 +148,7 @@ class Headroom:
 
     @property
     def unmet(self) -> Mapping[str, Quantities]:
-        """By role what its guarantees still need; only roles and names of which something is missing."""
+        """Shortfall of guarantees by role; only roles and names with a shortfall."""
         return self._unmet
 
     def _renew(self, role: str) -> None:
@@ -161,9 +161,9 @@ class Headroom:
             add(self._required, unmet, 1)
 
     def bounds(self, role: str) -> Bounds:
-        """Return what quotas let a role have now: the same object for as long as that is the same.
+        """Return a role's present bounds; the same object while they do not change.
 
-        The limits are the role's own: those of a role above it do not hold it back.
+        Only the role's own limits apply, not those of roles above it.
         """
         bounds = self._bounds.get(role)
         if bounds is None:
@@ -177,11 +177,11 @@ class Headroom:
         return {name: max(millis - consumed.get(name, 0), 0) for name, millis in quota.limits.items()}
 
     def give(self, role: str, charged: Quantities) -> None:
-        """Count what a role was given of unreserved scalars."""
+        """Subtract unreserved scalars given to a role."""
         add(self._free, charged, -1)
         top = roles.top_level(role)
         if self._required:
-            self._bounds.clear()  # of all roles: what others leave for guarantees
+            self._bounds.clear()  # bounds of all roles depend on the guarantees' shortfall
         if top in self._quotas:
             add(self._consumed[top], charged, 1)
             self._renew(top)
@@ -189,17 +189,17 @@ class Headroom:
 
 
 def check(role: str, quota: Quota, consumed: Quantities, others: Mapping[str, Quota], capacity: Quantities) -> None:
-    """Refuse a quota that cannot hold; not asked where the operator forces it.
+    """Refuse a quota that the cluster cannot satisfy; skipped if the operator forces it.
 
     Args:
-        role: For whom.
-        quota: What is asked for.
-        consumed: What the role consumes now.
+        role: The role.
+        quota: The requested quota.
+        consumed: The role's present consumption.
         others: The quotas of all other roles.
         capacity: Scalars of all agents.
 
     Raises:
-        InvalidInput: With every problem.
+        InvalidInput: Lists every problem.
     """
     problems = problems_of(role, quota)
     for name, millis in quota.guarantees.items():
@@ -216,7 +216,7 @@ def check(role: str, quota: Quota, consumed: Quantities, others: Mapping[str, Qu
 
 
 def problems_of(role: str, quota: Quota) -> list[Problem]:
-    """Return what is wrong with a quota in itself, whatever the cluster is."""
+    """Return the problems of a quota that do not depend on the cluster."""
     problems = []
     if problem := roles.problem_of(role):
         problems.append(Problem("role", problem))

@@ -20,7 +20,7 @@ Json = Mapping[str, Any]
 
 
 class _Reader:
-    """One resource being read; collects what is wrong with it."""
+    """Parses one resource, and collects its problems."""
 
     def __init__(self, where: str, problems: list[Problem]) -> None:
         self.where, self._problems = where, problems
@@ -29,7 +29,7 @@ class _Reader:
         self._problems.append(Problem(f"{self.where}{path}", message))
 
     def object(self, holder: Json, key: str, path: str = "") -> Json | None:
-        """Return a member that is an object, or None where there is none."""
+        """Return a member that is an object; None if absent."""
         value = holder.get(key)
         if value is None or isinstance(value, Mapping):
             return value
@@ -37,7 +37,7 @@ class _Reader:
         return None
 
     def text(self, holder: Json, key: str, path: str = "") -> str | None:
-        """Return a member that is text, or None where there is none."""
+        """Return a member that is text; None if absent."""
         value = holder.get(key)
         if value is None or isinstance(value, str):
             return value
@@ -57,11 +57,11 @@ def from_json(listed: Any, where: str = "resources") -> Resources:
     """Read resources.
 
     Args:
-        listed: What the JSON has: a list of objects.
+        listed: Decoded JSON: a list of objects.
         where: Path of the list, for messages.
 
     Raises:
-        InvalidInput: Something is wrong; every problem has its path.
+        InvalidInput: Lists every problem with its path.
     """
     problems: list[Problem] = []
     found: list[tuple[Kind, Amount]] = []
@@ -122,7 +122,7 @@ def _read_ranges(reader: _Reader, item: Json) -> Amount:
     ranges = []
     for position, part in enumerate(reader.list(reader.object(item, "ranges") or {}, "range", ".ranges")):
         begin, end = (part.get("begin"), part.get("end")) if isinstance(part, Mapping) else (None, None)
-        if not (type(begin) is type(end) is int and 0 <= begin <= end <= LARGEST):  # JSON true is an int, too
+        if not (type(begin) is type(end) is int and 0 <= begin <= end <= LARGEST):  # bool is an int, too
             reader.wrong(f".ranges.range[{position}]", "expected whole numbers begin and end, begin not after end")
         else:
             ranges.append((begin, end))
@@ -206,12 +206,12 @@ def _read_disk(reader: _Reader, item: Json) -> Disk | None:
 
 
 def to_json(resources: Resources, refined: bool = True) -> list[dict[str, Any]]:
-    """Return resources as the wire has them; of copies one entry each.
+    """Return resources in the wire's JSON, with an entry for each copy.
 
     Args:
-        resources: What is written.
-        refined: Whether the receiver has the capability RESERVATION_REFINEMENT; if not, reservations are in the old
-            format, which cannot express refined ones: leave those out before.
+        resources: The resources.
+        refined: Whether the receiver has the capability RESERVATION_REFINEMENT; if not, reservations are written in the
+            old format, and the caller must leave out refined ones, which it cannot express.
     """
     return [
         _write(kind, amount, refined)

@@ -1,4 +1,4 @@
-"""Resources as Mesos counts them: scalars in thousandths, ranges and sets, kept apart by what they are reserved for.
+"""Mesos' resources: scalars in thousandths, ranges and sets, distinguished by reservations and other properties.
 
 A resource's *kind* is all that must be equal for two amounts to be added: name, type, reservations, disk, revocable,
 shared, provider and allocation role. `Resources` maps kinds to amounts and never changes; its operations return new
@@ -24,7 +24,7 @@ Amount = int | Ranges | frozenset[str]
 
 
 class ValueType(enum.Enum):
-    """How a resource is counted; the wire's names."""
+    """Type of a resource's value, by its name on the wire."""
 
     SCALAR = "SCALAR"
     RANGES = "RANGES"
@@ -33,7 +33,7 @@ class ValueType(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """One layer of a stack of reservations: for whom, and by whom."""
+    """One layer of a stack of reservations: the role, and the principal who made it."""
 
     role: str
     dynamic: bool = False
@@ -43,7 +43,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """What a disk resource is besides its size: a volume, a device, or both."""
+    """Properties of a disk resource beside its size: a volume, a source, or both."""
 
     persistence_id: str | None = None
     source_type: str | None = None
@@ -53,7 +53,7 @@ class Disk:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is given whole or not at all."""
+        """Whether it is indivisible: allocated as a whole or not at all."""
         return self.persistence_id is not None or self.source_type in {"MOUNT", "BLOCK", "RAW"}
 
 
@@ -64,7 +64,7 @@ class Kind:
     name: str
     type: ValueType = ValueType.SCALAR
     reservations: tuple[Reservation, ...] = ()
-    """Outermost last: each next role is below the one before. Empty: unreserved."""
+    """The stack of reservations, each for a role below the one before; empty if unreserved."""
     disk: Disk | None = None
     revocable: bool = False
     shared: bool = False
@@ -72,12 +72,12 @@ class Kind:
     allocated_to: str | None = None
     """Role of the offer or task that holds it (``allocation_info.role``)."""
     whole_millis: int | None = None
-    """Size in thousandths of a resource that is not divisible, whose amount is then a number of copies."""
+    """Size in thousandths of an indivisible resource, whose amount is a number of copies; None for divisible ones."""
     _hash: int = field(init=False, repr=False, compare=False, default=0)
-    # once: a kind is a key of every operation
+    # computed once, as every operation hashes kinds
 
     def __post_init__(self) -> None:
-        """Compute the hash."""
+        """Compute and store the hash."""
         parts = (self.name, self.type.value, self.reservations, self.disk, self.revocable, self.shared)
         rest = (self.provider_id, self.allocated_to, self.whole_millis)
         object.__setattr__(self, "_hash", hash((parts, rest)))
@@ -106,12 +106,12 @@ class Kind:
 
 
 class Resources:
-    """An immutable bag of resources. Nothing in it is zero or negative."""
+    """An immutable collection of resources with positive amounts."""
 
     __slots__ = ("_hash", "_items", "_plain", "_quantities", "_scalars")
 
     def __init__(self, items: Mapping[Kind, Amount] | None = None) -> None:
-        """Keep ``items``, which the caller gives away; use `of` for amounts that may be zero or must be joined."""
+        """Keep ``items``, which the caller must not change; use `of` for amounts that may be zero or must be joined."""
         self._items: Mapping[Kind, Amount] = items or {}
         self._quantities: Quantities | None = None
         self._scalars: Quantities | None = None
@@ -150,7 +150,7 @@ class Resources:
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing of it is reserved, revocable or shared, as most resources are."""
+        """Whether no resource is reserved, revocable or shared, which is the common case."""
         if self._plain is None:
             self._plain = not any(kind.reservations or kind.revocable or kind.shared for kind in self._items)
         return self._plain
@@ -161,7 +161,7 @@ class Resources:
         return frozenset(kind.name for kind in self._items)
 
     def scalar(self, name: str) -> float | None:
-        """Return the sum of a scalar over all kinds, in its own unit; None when there is none of it."""
+        """Return the sum of a scalar over all kinds, in its own unit; None if there is no such scalar."""
         millis = self.scalars().get(name)
         return None if millis is None else millis / 1000
 
@@ -190,7 +190,7 @@ class Resources:
         return Resources(joined)
 
     def __sub__(self, other: Resources) -> Resources:
-        """Take ``other`` away; what is not there is not missed."""
+        """Subtract ``other``; ignore resources that are not in these."""
         if not other._items or not self._items:
             return self
         if self is other or self._items == other._items:
@@ -221,40 +221,40 @@ class Resources:
     # --- selections
 
     def filter(self, wanted: Callable[[Kind], bool]) -> Resources:
-        """Return the resources whose kind is wanted."""
+        """Return the resources whose kind ``wanted`` accepts."""
         kept = {kind: amount for kind, amount in self._items.items() if wanted(kind)}
         return self if len(kept) == len(self._items) else Resources(kept)
 
     def map(self, changed: Callable[[Kind], Kind]) -> Resources:
-        """Return these resources as other kinds; amounts whose kinds become equal are joined."""
+        """Return these resources with changed kinds; amounts whose kinds become equal are joined."""
         return Resources.of((changed(kind), amount) for kind, amount in self._items.items())
 
     def reserved(self, role: str | None = None) -> Resources:
-        """Return what is reserved for exactly ``role``, or for any role."""
+        """Return the resources reserved for exactly ``role``, or, without one, for any role."""
         return self.filter(lambda kind: kind.is_reserved and role in (None, kind.role))
 
     def unreserved(self) -> Resources:
-        """Return what is reserved for nobody."""
+        """Return the unreserved resources."""
         return self if self.is_plain else self.filter(lambda kind: not kind.reservations)
 
     def allocatable_to(self, role: str) -> Resources:
-        """Return what offers for a role may contain."""
+        """Return the resources that offers for a role may contain."""
         return self if self.is_plain else self.filter(lambda kind: kind.is_allocatable_to(role))
 
     def revocable(self) -> Resources:
-        """Return what may be taken back at any time."""
+        """Return the revocable resources."""
         return NOTHING if self.is_plain else self.filter(lambda kind: kind.revocable)
 
     def non_revocable(self) -> Resources:
-        """Return what is not revocable."""
+        """Return the resources that are not revocable."""
         return self if self.is_plain else self.filter(lambda kind: not kind.revocable)
 
     def shared(self) -> Resources:
-        """Return what several tasks may hold at once."""
+        """Return the resources that several tasks may hold at once."""
         return NOTHING if self.is_plain else self.filter(lambda kind: kind.shared)
 
     def non_shared(self) -> Resources:
-        """Return what one task holds at a time."""
+        """Return the resources that one task holds at a time."""
         return self if self.is_plain else self.filter(lambda kind: not kind.shared)
 
     def to_unreserved(self) -> Resources:
@@ -262,15 +262,15 @@ class Resources:
         return self.map(lambda kind: replace(kind, reservations=()))
 
     def push_reservation(self, reservation: Reservation) -> Resources:
-        """Reserve all of it (once more): the new layer is the innermost."""
+        """Add a reservation to all resources as the innermost layer."""
         return self.map(lambda kind: replace(kind, reservations=(*kind.reservations, reservation)))
 
     def pop_reservation(self) -> Resources:
-        """Take the innermost layer of every reservation away."""
+        """Remove the innermost layer of every reservation."""
         return self.map(lambda kind: replace(kind, reservations=kind.reservations[:-1]))
 
     def allocated(self, role: str | None) -> Resources:
-        """Return the same resources as held by ``role``'s offer or task, or by none."""
+        """Return the same resources allocated to ``role``, or with None to no role."""
         if all(kind.allocated_to == role for kind in self._items):
             return self
         return self.map(lambda kind: replace(kind, allocated_to=role))
@@ -278,9 +278,9 @@ class Resources:
     # --- parts of a given size
 
     def find(self, target: Resources) -> Resources | None:
-        """Return resources of the amounts of ``target``: of its own reservation first, then unreserved, then any.
+        """Return resources with the amounts of ``target``: preferably with its reservation, then unreserved, then any.
 
-        None when there is not enough of something.
+        Return None if an amount is not available.
         """
         total, found = self, NOTHING
         for kind, amount in target:
@@ -307,11 +307,11 @@ class Resources:
     def shrunk(self, most: Quantities, unlimited: bool = True) -> Resources:
         """Return the part whose scalars sum to at most ``most``, by name, in thousandths.
 
-        Kinds that are not divisible are in it whole or not at all; what is not a scalar stays as it is.
+        Indivisible kinds are included as a whole or not at all; ranges and sets are kept.
 
         Args:
-            most: What may be in the result.
-            unlimited: Whether a name that ``most`` does not have stays whole; otherwise it is left out.
+            most: Upper bounds of the sums.
+            unlimited: Whether scalars missing in ``most`` are kept; otherwise they are dropped.
         """
         if unlimited and not most:
             return self
@@ -342,7 +342,7 @@ def scalars_of(**units: float) -> Resources:
 
 
 def _in_whole(kind: Kind, amount: Amount) -> tuple[Kind, Amount]:
-    """Return a scalar that is not divisible as copies of its size, and others as they are."""
+    """Return an indivisible scalar as copies of its size; other resources unchanged."""
     whole = kind.type is ValueType.SCALAR and (kind.shared or (kind.disk is not None and kind.disk.is_whole))
     if whole and kind.whole_millis is None and isinstance(amount, int):
         return replace(kind, whole_millis=amount), int(amount > 0)
@@ -364,7 +364,7 @@ def _add(items: dict[Kind, Amount], kind: Kind, amount: Amount) -> None:
 
 
 def _minus(had: Amount, taken: Amount) -> Amount | None:
-    """Return what is left, or None for nothing."""
+    """Return the rest, or None if it is empty."""
     rest: Amount
     if isinstance(had, int) and isinstance(taken, int):
         rest = max(had - taken, 0)

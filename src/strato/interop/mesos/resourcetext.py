@@ -13,9 +13,9 @@ _HEAD = re.compile(r"(?P<name>[^()\s:;]+)\s*(?:\(\s*(?P<role>[^()\s]+)\s*\))?")
 _NUMBER = re.compile(r"[+]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d+)?")
 _RANGE = re.compile(r"\s*(\d+)\s*-\s*(\d+)\s*")
 LARGEST = 2**64 - 1
-"""Last number of a range, as on the wire."""
+"""Largest number in a range, as on the wire."""
 LONGEST = 1 << 20
-"""Characters of a text."""
+"""Longest text in characters."""
 
 
 def parse(text: str, default_role: str = roles.UNRESERVED) -> Resources:
@@ -86,7 +86,7 @@ def _parse_ranges(text: str) -> Iterator[tuple[int, int]]:
 
 
 def to_text(resources: Resources) -> str:
-    """Return resources as text: of plain and statically reserved ones what `parse` reads, of others all they are."""
+    """Return resources as text, which `parse` reads if they are plain or statically reserved; others in full detail."""
     return "; ".join(
         f"{_head(kind)}:{value_text(kind, amount)}" + (f" x{amount}" if kind.whole_millis and amount != 1 else "")
         for kind, amount in resources
@@ -114,7 +114,7 @@ def _reservation(layer: Reservation) -> str:
 
 
 def value_text(kind: Kind, amount: Amount) -> str:
-    """Return an amount as text: ``1.5``, ``[1-10]``, ``{a, b}``; of what is not divisible its size."""
+    """Return an amount as text: ``1.5``, ``[1-10]``, ``{a, b}``; for indivisible resources the size."""
     if isinstance(amount, int):
         return scalar_text(amount if kind.whole_millis is None else kind.whole_millis)
     if isinstance(amount, frozenset):
@@ -123,6 +123,6 @@ def value_text(kind: Kind, amount: Amount) -> str:
 
 
 def scalar_text(millis: int) -> str:
-    """Return a scalar with as many of its three decimals as it has."""
+    """Return a scalar as text, without trailing zeros."""
     whole, rest = divmod(millis, 1000)
     return f"{whole}.{rest:03d}".rstrip("0") if rest else str(from_millis(millis))

@@ -1,4 +1,4 @@
-"""Roles: names in a hierarchy, ``a/b`` below ``a``. `*` is the role of all that is not reserved."""
+"""Roles: names in a hierarchy, ``a/b`` below ``a``. `*` is the role of unreserved resources."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import re
 from collections.abc import Iterable, Iterator
 
 UNRESERVED = "*"
-"""The default role, and the mark of what is reserved for nobody."""
+"""The default role, which marks unreserved resources."""
 
 LONGEST = 4096
-"""Characters of a role; Mesos has no bound, and a longer one is hostile."""
+"""Longest role in characters. Mesos sets no bound; longer ones are treated as an attack."""
 
 _WHITESPACE = re.compile(r"[\t\n\v\f\r \x7f]")
 
 
 def problem_of(role: str) -> str | None:
-    """Return what is wrong with a role's name, in Mesos' words, or None."""
+    """Return the problem of a role's name, in Mesos' words, or None."""
     if role == UNRESERVED:
         return None
     if not role:
@@ -39,7 +39,7 @@ def problem_of(role: str) -> str | None:
 
 
 def problem_among(roles: Iterable[str]) -> str | None:
-    """Return what is wrong with the first invalid role, or None."""
+    """Return the problem of the first invalid role, or None."""
     return next(filter(None, map(problem_of, roles)), None)
 
 
@@ -68,5 +68,5 @@ def ancestors(role: str) -> Iterator[str]:
 
 
 def top_level(role: str) -> str:
-    """Return the role's first component, which is what quota is set for."""
+    """Return the role's first component, the top-level role, for which quotas are set."""
     return role.partition("/")[0]

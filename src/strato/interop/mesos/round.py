@@ -1,12 +1,12 @@
 """One run of the allocator: which free resources are offered to which framework, for which role.
 
-Two stages over the agents in a random order. The first meets guarantees of quota; the second gives everything else
-away. A framework takes all that may be given of an agent, so that most agents are visited by one. Orders of roles and
-frameworks are those at the begin of an agent's visit; shares change as soon as it ends.
+A run visits the agents in a random order in two stages: the first serves guarantees of quota, the second offers
+everything else. A framework is offered all that it may get of an agent, so most agents go to one framework. Roles and
+frameworks are ordered by their shares at the begin of an agent's visit; offers count in the shares when the visit ends.
 
-What a visit reads is looked up once: frameworks of a role that may have the same (`Terms`) have equal proposals, and an
-agent is not visited again for a role that could be offered nothing of it, whatever quotas leave, until something has
-changed that the visit read (`Closed`). With and without these the offers are equal.
+Two caches save work without changing the offers: frameworks of a role with equal `Terms` share one computation of their
+proposal; and a role to which nothing of an agent can be offered, even without quotas, is skipped on that agent until an
+input of that decision has changed (`Closed`).
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ class Allotment:
     role: str
     agent: AgentId
     resources: Resources
-    """Without allocation roles; `Resources.allocated` adds them for the wire."""
+    """Offered resources without allocation roles; `Resources.allocated` adds these for the wire."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferRules:
-    """What may be offered at all; flags of the master."""
+    """Flags of the master on what may be offered."""
 
     filter_gpus: bool = True
     """``--filter_gpu_resources``: whether agents with GPUs are hidden from frameworks without the capability."""
     domain: Domain | None = None
-    """Where the master is: agents of other regions are for frameworks that are REGION_AWARE."""
+    """The master's domain: agents of other regions are offered only to frameworks that are REGION_AWARE."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Terms:
-    """What decides which resources a framework may be offered for one of its roles. Equal ones are one object."""
+    """Properties of a framework that decide what it may be offered for a role. Equal terms are one object."""
 
     shared: bool
     revocable: bool
@@ -68,7 +68,7 @@ class Terms:
     minimum: tuple[Quantities, ...]
 
     def allow(self, kind: Kind) -> bool:
-        """Whether the framework knows what to do with a resource."""
+        """Whether the framework's capabilities allow a kind of resource."""
         if kind.shared and not self.shared:
             return False
         if kind.revocable and not self.revocable:
@@ -85,11 +85,11 @@ class TermsTable:
         self._roles: dict[str, tuple[int, dict[str, Terms], bool]] = {}
 
     def of_role(self, role: str) -> tuple[dict[str, Terms], bool]:
-        """Return the terms of a role's frameworks, and whether all have the same."""
+        """Return the terms of a role's frameworks, and whether they are all equal."""
         changed = self._books.changed.get(role, 0)
         known = self._roles.get(role)
         if known is None or known[0] != changed:
-            if len(self._roles) > 2 * len(self._books.framework_sorters):  # of roles that are gone
+            if len(self._roles) > 2 * len(self._books.framework_sorters):  # most entries are of roles that are gone
                 self._roles.clear()
             active = self._books.framework_sorters[role].order()
             made = {name: self._make(self._books.frameworks[FrameworkId(name)], role) for name in active}
@@ -105,21 +105,21 @@ class TermsTable:
 
 @dataclass(slots=True)
 class Closed:
-    """Roles that are offered nothing of an agent, whatever quotas leave, while it has no more free than it had.
+    """Roles to which nothing of an agent can be offered, even without quotas, while its free resources do not grow.
 
-    Only changes of the agent, of frameworks, and refusals that end can open a role again.
+    Changes of the agent or of the role's frameworks, and ended refusals, open a role again.
     """
 
     free: Resources
     spec: AgentSpec
     generation: int
-    """Of the books, up to which changes of roles are considered."""
+    """Generation of the books whose changes of frameworks have been applied."""
     roles: set[str]
     is_complete: bool = False
     """Whether all roles are closed."""
 
     def holds(self, agent: AgentBook) -> bool:
-        """Whether its roles are closed of the agent as it is now."""
+        """Whether this still describes the agent's present state."""
         return self.spec is agent.spec and self.free.contains(agent.free)
 
     def open_changed(self, books: Books) -> None:
@@ -133,18 +133,18 @@ ClosedRoles = dict[AgentId, Closed]
 
 
 class Proposals:
-    """What quotas leave of what is available, in one run."""
+    """Computes, for one run, the part of available resources that quotas allow."""
 
     def __init__(self) -> None:
         self._last_split = (NOTHING, NOTHING, NOTHING)
         self._hold_minimum: dict[tuple[Bounds, Terms], bool] = {}
 
     def within(self, bounds: Bounds, available: Resources, terms: Terms, to_guarantees: bool) -> Resources:
-        """Return the part of what is available that a role may have, or nothing where that is not enough."""
+        """Return the part of available resources that a role may have; nothing if that is below the minimum."""
         if not to_guarantees:
             if not bounds:
                 return available
-            if available.is_plain and not self._holds_minimum(bounds, terms):  # whatever there is
+            if available.is_plain and not self._holds_minimum(bounds, terms):  # too little, however much is available
                 return NOTHING
         metered, kept = self._split(available)
         allowed = bounds.apply(metered, to_guarantees)
@@ -163,7 +163,7 @@ class Proposals:
         return known
 
     def _split(self, available: Resources) -> tuple[Resources, Resources]:
-        """Return what quotas meter and what not; for most roles of a visit the same is available."""
+        """Split into metered and other resources; caches one result, as most roles of a visit ask for the same."""
         if self._last_split[0] is not available:
             metered = available.filter(_is_metered)
             self._last_split = (available, metered, available - metered)
@@ -174,11 +174,11 @@ class Round:
     """One run; `run` may be called once.
 
     Args:
-        books: What there is, changed by what is given.
-        filters: What was refused; those that have ended are dropped already.
-        rules: What may be offered at all.
-        terms: Of all frameworks, kept from run to run.
-        closed: By agent what cannot be offered, kept from run to run. None: every agent is visited for every role.
+        books: Agents and frameworks; updated with the offers.
+        filters: Refusals, without those that have ended.
+        rules: Flags on what may be offered.
+        terms: Terms of all frameworks, kept from run to run.
+        closed: Closed roles by agent, kept from run to run; None visits every agent for every role.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class Round:
         self._filters.opened.clear()
 
     def run(self, agents: Iterable[AgentBook], rng: random.Random) -> list[Allotment]:
-        """Give away what is free of some agents, and return what was given to whom."""
+        """Offer the free resources of some agents, and return the allotments."""
         order = list(agents)
         if any(quota.guarantees for quota in self._books.quota.quotas.values()):
             rng.shuffle(order)
@@ -215,7 +215,7 @@ class Round:
         return _joined(self._made)
 
     def _visit(self, agent: AgentBook, to_guarantees: bool) -> None:
-        """Offer what is free of an agent in the order of fairness until nothing is left."""
+        """Offer the free resources of an agent to roles in the order of fairness until nothing is left."""
         if not agent.is_offerable:
             return
         closed = self._closed_roles(agent)
@@ -231,14 +231,14 @@ class Round:
                 is_open = True
                 if not agent.is_offerable:
                     break
-            elif made == len(self._made):  # of what is free after an offer less is known
+            elif made == len(self._made):  # after an offer, less is free than `closed.free` says
                 closed.roles.add(role)
         closed.is_complete = not is_open
         for one in self._made[made:]:
             self._books.count(agent, (one.framework, one.role), one.resources)
 
     def _closed_roles(self, agent: AgentBook) -> Closed:
-        """Return what is known to be closed of an agent as it is now; the visit adds to it."""
+        """Return the closed roles of an agent in its present state, to which the visit adds."""
         known = None if self._closed is None else self._closed.get(agent.id)
         roles: set[str] = set()
         if known is not None and known.holds(agent):
@@ -247,20 +247,20 @@ class Round:
                 return known
             roles = set(known.roles)
         closed = Closed(agent.free, agent.spec, self._books.generation, roles)
-        if self._closed is not None and not agent.shared:  # shared resources are free while they are held
+        if self._closed is not None and not agent.shared:  # shared resources stay available while they are held
             self._closed[agent.id] = closed
         return closed
 
     def _serve(self, agent: AgentBook, role: str, to_guarantees: bool) -> bool:
-        """Offer what is left of an agent to a role's frameworks in the order of fairness.
+        """Offer the rest of an agent to a role's frameworks in the order of fairness.
 
         Returns:
-            Whether the role is open: something was given, or was not because of quotas.
+            Whether the role is open: resources were offered, or only quotas prevented that.
         """
         frameworks, (terms, are_equal) = self._books.frameworks, self._terms.of_role(role)
         refusals = self._filters.on(agent.id, role)
         parts: dict[Terms, tuple[Resources, Resources, Collection[FrameworkId]]] = {}
-        """What is available under terms, what of it may be given, and who refuses even all of it."""
+        """By terms: the available resources, the part that quotas allow, and frameworks that refuse all."""
         is_open = False
         for name in self._books.framework_sorters[role]:
             own = terms[name]
@@ -268,10 +268,10 @@ class Round:
             if part is None:
                 part = parts[own] = self._parts(agent, role, own, to_guarantees, refusals)
             available, proposed, refusing = part
-            # what is refused whole is refused however little of it quotas leave
+            # a refusal of all available resources also covers any part of them
             if not available or name in refusing:
                 continue
-            if is_open and not proposed:  # quotas leave the others of these terms nothing either
+            if is_open and not proposed:  # quotas allow nothing for these terms
                 if are_equal:
                     break
                 continue
@@ -288,7 +288,7 @@ class Round:
         return is_open
 
     def _give(self, agent: AgentBook, framework: FrameworkId, role: str, resources: Resources) -> None:
-        """Give resources away; the sorters count them when the visit of the agent ends."""
+        """Allocate resources; the sorters count them when the agent's visit ends."""
         self._books.take(agent, (framework, role), resources)
         self._headroom.give(role, charge(resources))
         if agent.shared:
@@ -308,15 +308,15 @@ class Round:
         return available, proposed, refusals.refusing(available) if refusals.by_framework else ()
 
     def _available(self, agent: AgentBook, role: str, terms: Terms) -> Resources:
-        """Return what is free of an agent and may be offered for a role under some terms."""
+        """Return the free resources of an agent that may be offered for a role under some terms."""
         free = agent.free
-        if terms.shared and agent.shared:  # one copy, however many are held, and once a run
+        if terms.shared and agent.shared:  # one copy of each shared resource per run, however many are held
             copies = Resources({kind: 1 for kind, _ in agent.shared})
             free = free + (copies - self._shared_offered.get(agent.id, NOTHING))
         return free if free.is_plain else free.filter(lambda k: k.is_allocatable_to(role) and terms.allow(k))
 
     def _is_capable(self, framework: FrameworkBook, agent: AgentBook, role: str) -> bool:
-        """Whether a framework understands what an agent is, and wants offers of it."""
+        """Whether a framework's capabilities match an agent, and its constraints admit the agent."""
         has, spec = framework.spec.capabilities, agent.spec
         if self._rules.filter_gpus and agent.has_gpus and GPU_RESOURCES not in has:
             return False
@@ -330,7 +330,7 @@ class Round:
 
 
 def _joined(made: Iterable[Allotment]) -> list[Allotment]:
-    """Join what both stages gave of an agent to a framework's role: that is one offer."""
+    """Join the allotments of both stages for the same agent, framework and role into one offer."""
     joined: dict[tuple[FrameworkId, str, AgentId], Allotment] = {}
     for one in made:
         key = (one.framework, one.role, one.agent)
@@ -340,7 +340,7 @@ def _joined(made: Iterable[Allotment]) -> list[Allotment]:
 
 
 def _is_enough(resources: Resources, minimum: tuple[Quantities, ...]) -> bool:
-    """Whether resources are worth an offer: not nothing, and at least one alternative of the minimum."""
+    """Whether resources suffice for an offer: not empty, and at least one alternative of the minimum."""
     if not resources:
         return False
     if not minimum:
@@ -353,5 +353,5 @@ def _is_enough(resources: Resources, minimum: tuple[Quantities, ...]) -> bool:
 
 
 def _is_metered(kind: Kind) -> bool:
-    """Whether quotas bound how much of it is given."""
+    """Whether quotas bound the amount of a kind."""
     return kind.type is ValueType.SCALAR and is_chargeable(kind)

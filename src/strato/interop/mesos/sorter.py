@@ -1,11 +1,11 @@
-"""Dominant resource fairness over a hierarchy of clients: who comes next when something is given away.
+"""Dominant resource fairness over a hierarchy of clients: the order in which clients are served.
 
 A *client* is a role of the role sorter, or a framework of one role's framework sorter. The share of a node of the tree
-is the largest part that its subtree holds of any scalar of the cluster, divided by the node's weight. Siblings come in
-the order of shares, then of how often they were ever given something, then of their paths; clients depth first.
+is the largest fraction of any of the cluster's scalars that its subtree holds, divided by the node's weight. Siblings
+are ordered by share, then by the number of their allocations so far, then by path; clients depth first.
 
-A role that has both frameworks and roles below it is a leaf ``.`` among its children, at weight 1: its own weight stays
-on the inner node.
+A role with both frameworks and roles below it is an inner node with an extra leaf child ``.`` of weight 1 for its own
+frameworks; the role's weight stays on the inner node.
 
 Source: Ghodsi et al., "Dominant Resource Fairness" (NSDI 2011), section 4, extended to trees as Mesos does.
 """
@@ -22,11 +22,11 @@ from strato.interop.mesos.resources import Kind, Resources
 
 _VIRTUAL = "."
 _Entry: TypeAlias = "tuple[float, int, str, _Node]"
-"""Share, allocations, path and node: no two paths are equal, so that nodes are never compared."""
+"""Sort key: share, number of allocations, path, and the node; as paths differ, nodes are never compared."""
 
 
 class ClusterTotals:
-    """Scalars of all agents: what shares are parts of. One for all sorters of a cluster."""
+    """Total scalars of all agents, to which shares relate; shared by all sorters of a cluster."""
 
     def __init__(self) -> None:
         self._agents: dict[str, Quantities] = {}
@@ -36,14 +36,14 @@ class ClusterTotals:
         """Grows with each change."""
 
     def set_agent(self, agent: str, scalars: Quantities) -> None:
-        """Count an agent with all it has, used or not, in place of what it had before."""
+        """Add or replace an agent's scalars, used or not."""
         self._subtract(self._agents.get(agent, {}))
         self._agents[agent] = scalars
         self.millis = total(self.millis, scalars)
         self.generation += 1
 
     def remove_agent(self, agent: str) -> None:
-        """Count an agent no more."""
+        """Subtract an agent's scalars."""
         self._subtract(self._agents.pop(agent, {}))
         self.generation += 1
 
@@ -55,7 +55,7 @@ class ClusterTotals:
 
 
 class _Node:
-    """A node of the tree: a client, or a path above clients, and what its subtree holds."""
+    """A node of the tree: a client, or a path above clients, with the resources held by its subtree."""
 
     __slots__ = (
         "children",
@@ -74,21 +74,21 @@ class _Node:
     def __init__(self, path: str, client: str | None, parent: _Node | None) -> None:
         self.path, self.client, self.parent = path, client, parent
         self.is_active = False
-        """Of a leaf: whether it is listed."""
+        """For a leaf: whether the order includes it."""
         self.children: dict[str, _Node] = {}
-        """Empty if and only if this is a leaf, or the root of no clients; `client` is None otherwise."""
+        """Child nodes; empty only in a leaf or the root of an empty tree. Inner nodes have no `client`."""
         self.order: list[_Entry] = []
-        """Entries of the children, sorted, but of inactive leaves and the dirty."""
+        """Sorted entries of the children, without inactive leaves and `dirty` children."""
         self.entry: _Entry | None = None
-        """This node's in its parent's order, or None where it is not in it."""
+        """This node's entry in its parent's `order`; None if it has none."""
         self.dirty: set[_Node] = set()
-        """Children whose entries are to be made anew."""
+        """Children whose entries must be recomputed."""
         self.held: dict[str, int] = {}
-        """Scalars in thousandths; shared resources count once."""
+        """Held scalars in thousandths; shared resources count once."""
         self.shared: dict[tuple[str, Kind], int] = {}
         """Copies of shared resources by agent and kind."""
         self.count = 0
-        """How often something was given to the subtree; never reduced."""
+        """Number of allocations to the subtree so far; never reduced."""
 
     def add(self, agent: str, resources: Resources) -> None:
         self._count(resources.non_shared().scalars(), 1)
@@ -108,7 +108,7 @@ class _Node:
                 self._count({kind.name: kind.whole_millis or 0}, -1)
 
     def subtract_all(self, other: _Node) -> None:
-        """Take away all that a leaf below holds."""
+        """Subtract the resources of a leaf below."""
         alone = dict(other.held)
         for (agent, kind), copies in other.shared.items():
             alone[kind.name] -= kind.whole_millis or 0
@@ -132,9 +132,9 @@ class Sorter:
     """Clients in the order of fairness.
 
     Args:
-        totals: What the cluster has.
-        excluded: Names of scalars that shares do not count.
-        rng: If given, the order is drawn at random, a client's chance growing with its weight, instead of by shares.
+        totals: Totals of the cluster.
+        excluded: Names of scalars that shares ignore.
+        rng: If given, clients are ordered at random, with chances proportional to weights, instead of by shares.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class Sorter:
     # --- the tree
 
     def add(self, client: str) -> None:
-        """Add a client, inactive and with nothing."""
+        """Add an inactive client without resources."""
         node = self._root
         for name in client.split("/"):
             if node.client is not None:
@@ -168,7 +168,7 @@ class Sorter:
         self._leaves[client] = node
 
     def remove(self, client: str) -> None:
-        """Remove a client with all it holds; paths that lead to no client any more go, too."""
+        """Remove a client with its resources, and inner nodes that are left without clients."""
         leaf = self._leaves.pop(client)
         node: _Node | None = leaf
         while node is not None and node.parent is not None:
@@ -184,22 +184,22 @@ class Sorter:
             self._make_leaf(above, above.children[_VIRTUAL])
 
     def activate(self, client: str) -> None:
-        """List a client from now on."""
+        """Include a client in the order."""
         self._set_active(client, True)
 
     def deactivate(self, client: str) -> None:
-        """List a client no more; what it holds still counts."""
+        """Exclude a client from the order; its resources still count."""
         self._set_active(client, False)
 
     def set_weight(self, path: str, weight: float) -> None:
-        """Set the weight of a path, of clients or above them; there need be none yet."""
+        """Set the weight of a client or inner node by path, which need not exist yet."""
         self._weights[path] = weight
-        self._generation = -1  # all entries are made anew
+        self._generation = -1  # forces all entries to be recomputed
 
-    # --- what clients hold
+    # --- allocations of clients
 
     def allocated(self, client: str, agent: str, resources: Resources) -> None:
-        """Count what a client was given of an agent."""
+        """Add resources of an agent to a client's allocation."""
         node: _Node | None = self._leaves[client]
         while node is not None:
             node.add(agent, resources)
@@ -208,25 +208,25 @@ class Sorter:
             node = node.parent
 
     def unallocated(self, client: str, agent: str, resources: Resources) -> None:
-        """Count what a client gave back."""
+        """Subtract resources from a client's allocation."""
         self._change(client, agent, resources, Resources())
 
     def updated(self, client: str, agent: str, old: Resources, new: Resources) -> None:
-        """Count one thing for another in what a client holds, as when it is reserved; nothing was given."""
+        """Replace resources in a client's allocation, as when they are reserved; not counted as an allocation."""
         self._change(client, agent, old, new)
 
     def quantities(self, client: str = "") -> Quantities:
-        """Return the scalars a client holds, or all clients together."""
+        """Return the scalars of a client's allocation, or of all clients' together."""
         return dict((self._leaves[client] if client else self._root).held)
 
     # --- the order
 
     def order(self) -> list[str]:
-        """Return the active clients, the fairest choice first."""
+        """Return the active clients, the one with the lowest share first."""
         return list(self)
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the active clients, the fairest choice first; the sorter must not change meanwhile."""
+        """Iterate over the active clients, the lowest share first; the sorter must not change meanwhile."""
         if self._rng is not None:
             return iter(self._shuffled(self._rng))
         if self._generation != self._totals.generation:
@@ -271,17 +271,18 @@ class Sorter:
         for name, millis in node.held.items():
             of = whole.get(name, 0)
             if of > 0 and name not in self._excluded:
-                share = max(share, millis / of)  # of whole numbers, rounded once: equal ratios are equal shares
+                share = max(share, millis / of)  # integers: rounded once, so equal ratios give equal shares
         weight = self._weights.get(node.path)
         return share if weight is None else share / weight
 
     def _shuffled(self, rng: random.Random) -> list[str]:
         chances = dict(self._chances(self._root, 1.0))
-        # the order of exponential waits at these rates is that of drawing one after the other by weight
+        # sorting exponential samples with these rates gives the same distribution as drawing by weight without
+        # replacement
         return sorted(chances, key=lambda client: rng.expovariate(chances[client]))
 
     def _chances(self, node: _Node, chance: float) -> Iterator[tuple[str, float]]:
-        """Yield the active clients below a node with their parts of its chance."""
+        """Yield the active clients below a node, each with its part of the node's chance."""
         below = [child for child in node.children.values() if _has_active(child)]
         weights = [self._weights.get(child.path, 1.0) for child in below]
         for child, weight in zip(below, weights, strict=True):

@@ -1,4 +1,4 @@
-"""What the allocator is given of agents and frameworks: values, made anew on each change."""
+"""Specs of agents and frameworks for the allocator: immutable values, replaced on each change."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ SHARED_RESOURCES = "SHARED_RESOURCES"
 REGION_AWARE = "REGION_AWARE"
 
 AGENT_CAPABILITIES = frozenset({MULTI_ROLE, HIERARCHICAL_ROLE, RESERVATION_REFINEMENT})
-"""Of an agent: what the allocator asks about. An agent of today has all three."""
+"""Capabilities of agents that the allocator examines; current Mesos agents have all three."""
 
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """Where a machine stands; failures of regions and zones are independent."""
+    """Region and zone of a machine, which fail independently of others."""
 
     region: str
     zone: str = ""
@@ -36,34 +36,35 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class AgentSpec:
-    """An agent as it registered."""
+    """Properties of an agent."""
 
     hostname: str = ""
     resources: Resources = NOTHING
-    """All it has, used or not, without allocation roles."""
+    """All its resources, used or not, without allocation roles."""
     attributes: tuple[tuple[str, str | None], ...] = ()
-    """In order: name and text, None for an attribute that is no text."""
+    """Names and texts in order; None instead of a text for other types."""
     capabilities: frozenset[str] = AGENT_CAPABILITIES
     domain: Domain | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FrameworkSpec:
-    """A framework as it subscribed or updated itself."""
+    """Properties of a framework, as of its latest subscription or update."""
 
     roles: tuple[str, ...] = ("*",)
     suppressed_roles: frozenset[str] = frozenset()
     capabilities: frozenset[str] = frozenset()
     min_allocatable: Mapping[str, tuple[Quantities, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    """By role the alternatives of ``offer_filters``, of which an offer must hold one; none at all: no minimum. A role
-    that is missing has the cluster's minimum."""
+    """``offer_filters`` by role: alternatives, of which an offer must contain one; empty sets no minimum. A missing
+    role has the cluster's minimum.
+    """
     offer_constraints: Mapping[str, OfferConstraints] = field(default_factory=lambda: MappingProxyType({}))
-    """By role which agents it wants offers of; a role that is missing wants all."""
+    """Constraints on agents by role; a missing role accepts offers of all agents."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unavailability:
-    """When maintenance takes a machine away, in seconds; without an end where the duration is not known."""
+    """A maintenance window in seconds; without an end if the duration is unknown."""
 
     start: float
     duration_seconds: float | None = None

@@ -1,9 +1,9 @@
-"""The master's edge to Kubernetes: nodes become agents, tasks become pods, and what is known is kept in objects.
+"""The master's connection to Kubernetes: nodes become agents, tasks become pods, objects keep the master's state.
 
-- `nodes`, `pods`: what a node offers, what a task's pod looks like, and what a pod says of its tasks; pure
+- `nodes`, `pods`: the resources of a node, the pod of a task, and the states of tasks by their pod; pure
 - `mounts`, `volumes`: persistent volumes as mounts of pods, and as claims
-- `writes`: the newest of what is to be written under a key, until it is confirmed
-- `keeping`: frameworks and the registry as ConfigMaps; `groups`: roles as queues and pod groups
-- `edge`: `Edge`, which watches and writes
-- `run`: `MesosMaster`, the component: the port, the leader's work
+- `writes`: writes of objects by key; only the newest state is sent, until it is confirmed
+- `keeping`: frameworks and the registry in ConfigMaps; `groups`: roles as queues and pod groups
+- `edge`: `Edge`, which watches nodes and pods and writes the master's effects
+- `run`: `MesosMaster`, the component: it serves the port and, as the leader, runs the master
 """

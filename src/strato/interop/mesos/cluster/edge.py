@@ -1,4 +1,4 @@
-"""`Edge`: watches nodes and pods for the master, and writes what it leaves in its outbox."""
+"""`Edge`: watches nodes and pods for the master, and writes the effects in its outbox to the cluster."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _KILL_AGAIN_SECONDS = 0.05
 
 
 class Edge:
-    """Between one master that leads and its cluster; serves one leadership."""
+    """Connects a leading master with its cluster; one instance for each time it leads."""
 
     def __init__(
         self, cluster: Cluster, informers: Informers, clock: Clock, master: Master, settings: PodSettings
@@ -49,12 +49,12 @@ class Edge:
         self._cluster, self._clock, self._master, self._settings = cluster, clock, master, settings
         self._nodes, self._pods = informers.informer(Node), informers.informer(Pod)
         self._others: defaultdict[str, dict[str, PodUse]] = defaultdict(dict)
-        """By node and uid, what pods take that are not the master's."""
+        """Resources of pods that are not the master's, by node and uid."""
         self._places: dict[str, str] = {}
-        """Node by uid of those pods."""
+        """Node of those pods, by uid."""
         self._dirty_nodes: dict[str, None] = {}
         self._agents: dict[str, str] = {}
-        """Agent by node."""
+        """Agent id by node."""
         state = master.state
         self._groups = Groups(cluster, settings.master, settings.namespace, lambda role: state.weights.get(role, 1.0))
         self._keeper = Keeper(cluster, state, settings.master, settings.namespace)
@@ -63,24 +63,24 @@ class Edge:
         self._holds = LatestWrites(clock, self._hold_patch, self._send_nodes, name="node")
         self._claims = Claims(cluster, clock, settings.master, settings.namespace, state.volumes)
         self.files = SandboxFiles(cluster, settings.namespace, self._claims)
-        """Of the tasks' sandboxes."""
+        """Files of the tasks' sandboxes."""
         self._volumes = LatestWrites(clock, self._claims.build, self._claims.send, name="volume", batch=10)
         self._kills: WriteQueue[Kill] = WriteQueue(clock, self._kill, workers=8, name="kills")
         self._forgotten: WriteQueue[str] = WriteQueue(clock, self._forget, workers=4, batch=64, name="forgotten")
         self._queues = self._kept, self._records, self._holds, self._volumes, self._kills, self._forgotten
         self._creating: set[str] = set()
         self._late_records: set[str] = set()
-        """Pods whose record has changed while they were created."""
+        """Pods whose record changed while the request to create them was under way."""
         self._held: dict[str, str] = {}
-        """By node, the annotation that was written last."""
+        """The annotation last written to each node."""
         self._announcing: set[asyncio.Task[None]] = set()
         self.wake = asyncio.Event()
-        """Set when something has changed that the master is to look at."""
+        """Set when nodes, pods or the outbox have changed, so that `_drive` runs."""
 
     # -- start ---------------------------------------------------------------------------------------------------------
 
     async def recover(self) -> None:
-        """Read what there is: frameworks, pods, nodes; after that the master serves."""
+        """Restore the master's state from ConfigMaps, pods and nodes; after that it can serve."""
         self._nodes.start()
         self._pods.start()
         await self._nodes.wait_synced()
@@ -97,7 +97,7 @@ class Edge:
         for agent, (_, new) in state.conversions.items():
             state.set_volumes(volumes_of(agent, new))
         for volume in await self._claims.recover():
-            self._volumes.put(volume)  # of nobody's it is deleted
+            self._volumes.put(volume)  # deletes the claim if no agent has the volume any more
         for record in kept:
             self._master.frameworks.restore(records.restored_framework(record), now)
         nobodys = [name for pod in self._pods.list() if self._is_ours(pod) and (name := self._restore(pod)) is not None]
@@ -116,7 +116,7 @@ class Edge:
         self._pods.add_batch_handler(self._on_pods)
 
     def _restore(self, pod: Pod) -> str | None:
-        """Take one of our pods as an earlier master left it; return its name where it is nobody's any more."""
+        """Restore one of the master's pods; return its name if its framework is gone, so that it is to be deleted."""
         name = pod.metadata.name
         try:
             record = msgspec.json.decode(pod.metadata.annotation(RECORD), type=records.UnitRecord)
@@ -126,7 +126,7 @@ class Edge:
         return None if self._master.restore_unit(name, record) is not None else name
 
     async def run(self) -> None:
-        """Work until cancelled: `recover` comes before."""
+        """Watch and write until cancelled; `recover` must have run before."""
         try:
             async with asyncio.TaskGroup() as group:
                 for queue in self._queues:
@@ -139,7 +139,7 @@ class Edge:
                 task.cancel()
 
     async def _drive(self) -> None:
-        """Let the master look at what has changed."""
+        """Hand changed nodes to the master, write its effects, and make offers that changes allow."""
         while True:
             await self.wake.wait()
             self.wake.clear()
@@ -164,14 +164,14 @@ class Edge:
             self._master.heartbeat()
 
     async def release(self) -> None:
-        """Hold nothing of offers any more: the master ends in order, after `run`."""
+        """Remove the annotations that hold offered resources on nodes; for an orderly end, after `run`."""
         for agent in self._master.state.agents.values():
             agent.offers.clear()
         patches = [patch for node, text in list(self._held.items()) if text and (patch := self._hold_patch(node))]
         if patches:
             await self._send_nodes(patches)
 
-    # -- what is seen --------------------------------------------------------------------------------------------------
+    # -- observations --------------------------------------------------------------------------------------------------
 
     def _is_ours(self, pod: Pod) -> bool:
         return (
@@ -199,7 +199,7 @@ class Edge:
         self.wake.set()
 
     def _count(self, pod: Pod) -> None:
-        """Take a pod of others as it is: bound and not ended, it takes room."""
+        """Count the requests of a pod that is not the master's, if it is bound and has not ended."""
         uid, node = pod.metadata.uid, pod.spec.node_name
         if self._is_ours(pod):
             return
@@ -239,15 +239,15 @@ class Edge:
                     self._look_again(name, now)
 
     def _look_again(self, node: str, now: float) -> None:
-        """Hand over what pods did while their node was lost."""
+        """Hand the states of a node's pods to the master, which it ignored while the node was unreachable."""
         for pod in self._pods.list():
             if pod.spec.node_name == node and self._is_ours(pod):
                 self._master.observe(pod.metadata.name, unit_facts(pod), now)
 
-    # -- what is written -----------------------------------------------------------------------------------------------
+    # -- writes --------------------------------------------------------------------------------------------------------
 
     async def flush(self) -> None:
-        """Write what the master has left in its outbox; returns when what must not be lost is safe."""
+        """Write the effects in the master's outbox; return once frameworks, registry and volumes are stored."""
         box = self._master.take_effects()
         if not box:
             return
@@ -277,7 +277,7 @@ class Edge:
             self._holds.put(agent.facts.node)
 
     def _announce(self, offered: dict[str, list[str]], agents: dict[str, None]) -> None:
-        """Send new offers once their room is held; what cannot be held is not offered."""
+        """Send new offers once their resources are held by an annotation of their node."""
         nodes = {agent.facts.node for name in agents if (agent := self._master.state.agents.get(name)) is not None}
         held = [self._holds.written(node) for node in nodes]
 
@@ -354,14 +354,14 @@ class Edge:
                 self._kills.add_after(kill, 1.0)
 
     async def _forget(self, names: Sequence[str]) -> None:
-        """Let pods go: their finalizer, and then themselves, also those that no watch has shown yet."""
+        """Remove the pods' finalizers and delete the pods, even those that no watch has delivered yet."""
         namespace = self._settings.namespace
         patches = [Patch(namespace, name, {"metadata": {"finalizers": None}}) for name in names]
         outcomes = await self._cluster.patch_all(catalog.POD, patches)
         await asyncio.gather(*(self._let_go(name, error) for name, error in zip(names, outcomes, strict=True)))
 
     async def _let_go(self, name: str, error: ApiError | None) -> None:
-        """Delete a pod whose finalizer is gone, unless that failed."""
+        """Delete a pod whose finalizer has been removed; retry later if that failed."""
         if isinstance(error, NotFound):
             if name in self._creating:
                 self._forgotten.add_after(name, _KILL_AGAIN_SECONDS)
@@ -391,7 +391,7 @@ class Edge:
         return await self._cluster.patch_all(catalog.POD, patches, patch_type=PatchType.MERGE)
 
     def _hold_patch(self, node: str) -> Patch | None:
-        """Return the annotation of a node that says what is held, if it says something else."""
+        """Return the patch of a node's annotation with the held resources; None if it is current."""
         agent = self._master.state.agents.get(self._agents.get(node, ""))
         requests = {} if agent is None else requests_of(self._master.offers.held(agent), self._settings.dimensions)
         text = msgspec.json.encode(requests).decode() if requests else ""
@@ -406,5 +406,5 @@ class Edge:
         for patch, error in zip(patches, outcomes, strict=True):
             if error is not None:
                 self._held.pop(patch.name, None)
-                self._held[patch.name] = "?"  # not known: the next write says it again
+                self._held[patch.name] = "?"  # unknown: differs from any text, so that the next write is sent
         return outcomes

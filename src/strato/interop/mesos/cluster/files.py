@@ -1,7 +1,7 @@
-"""The bytes of sandboxes: logs by the API, persistent volumes by the directories that they are.
+"""Read files of sandboxes: logs from the API, persistent volumes from their directories on this machine.
 
-What is in a volume is a task's, which may change it at any time: paths are resolved below the volume's directory by
-descriptors, links that lead out are not followed, and nothing but regular files is opened.
+A task may change its volume's content at any time: paths are resolved below the volume's directory by descriptors,
+links that lead out of it are not followed, and only regular files are opened.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _CHUNK_BYTES = 1 << 16
 
 
 class SandboxFiles:
-    """Reads what `strato.interop.mesos.master.sandboxes` finds.
+    """Reads the places that `strato.interop.mesos.master.sandboxes.find` returns.
 
     Args:
-        namespace: Of the pods.
-        claims: Of the volumes.
+        namespace: Namespace of the pods.
+        claims: Claims of the volumes.
     """
 
     def __init__(self, cluster: Cluster, namespace: str, claims: Claims) -> None:
         self._cluster, self._namespace, self._claims = cluster, namespace, claims
 
     async def status(self, name: str, place: Place) -> FileStatus:
-        """Return what is known of a file.
+        """Return the status of a file.
 
         Raises:
             FileNotFoundError: It is not there, or leads out of its volume.
@@ -53,7 +53,7 @@ class SandboxFiles:
                 return await asyncio.to_thread(_status_below, directory, place.path, name)
 
     async def entries(self, place: Place) -> Sequence[FileStatus]:
-        """Return what is in a directory, by name.
+        """Return the entries of a directory, by name.
 
         Raises:
             FileNotFoundError: It is not there, or leads out of its volume.
@@ -79,7 +79,7 @@ class SandboxFiles:
                 raise IsADirectoryError
             case LogPlace():
                 size, parts = 0, []
-                async for chunk in self._log(place):  # the API knows no offsets
+                async for chunk in self._log(place):  # the API cannot start a log at an offset
                     begin, end = max(offset - size, 0), offset + length - size
                     if begin < len(chunk) and end > 0:
                         parts.append(chunk[begin:end])
@@ -90,7 +90,7 @@ class SandboxFiles:
                 return await asyncio.to_thread(_read_below, directory, place.path, offset, length)
 
     async def stream(self, place: Place) -> AsyncIterator[bytes]:
-        """Yield all of a file; one that has gone meanwhile ends early."""
+        """Yield the bytes of a file; the stream ends early if the file goes meanwhile."""
         with contextlib.suppress(FileNotFoundError):
             if isinstance(place, LogPlace):
                 async for chunk in self._log(place):
@@ -109,7 +109,7 @@ class SandboxFiles:
         try:
             async for chunk in self._cluster.stream(path, query={"container": place.container}):
                 yield chunk
-        except ApiError as error:  # the pod is gone, or has not begun
+        except ApiError as error:  # the pod is gone, or has not started
             raise FileNotFoundError(str(error)) from error
 
     async def _directory(self, place: VolumePlace) -> str:
@@ -121,7 +121,7 @@ class SandboxFiles:
 
 @contextlib.contextmanager
 def _found(directory: str, path: str) -> Iterator[int]:
-    """Hold something below a directory open, as a place, not for reading."""
+    """Yield a descriptor (O_PATH) of a path below a directory, which cannot be read by it."""
     try:
         with beneath.opened_below(directory, path or ".") as found:
             yield found
@@ -129,7 +129,7 @@ def _found(directory: str, path: str) -> Iterator[int]:
         raise
     except IsADirectoryError:
         raise
-    except OSError as error:  # it leads out, is a link to itself, cannot be read
+    except OSError as error:  # the path leads out, is a loop of links, or is unreadable
         raise FileNotFoundError(str(error)) from error
 
 
@@ -153,7 +153,7 @@ def _list_below(directory: str, path: str) -> list[FileStatus]:
         try:
             entries = []
             for name in sorted(os.listdir(opened))[:_MOST_ENTRIES]:
-                with contextlib.suppress(FileNotFoundError):  # it went meanwhile
+                with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
                     entries.append(_status_of(name, os.stat(name, dir_fd=opened, follow_symlinks=False)))
             return entries
         finally:

@@ -1,4 +1,4 @@
-"""Roles as queues, and the tasks of a framework's role as a pod group in it."""
+"""Queues for roles, and in them a pod group for the tasks of each framework and role."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from strato.interop.mesos.cluster.pods import FRAMEWORK, MASTER
 from strato.interop.mesos.roles import UNRESERVED
 
 ROLE = "mesos.strato.dev/role"
-"""Annotation of queues and pod groups: the role, whose name not every object may have."""
+"""Annotation of queues and pod groups: the role, whose name may not be a valid object name."""
 _log = logging.getLogger(__name__)
 
 
 def queue_of(role: str) -> str:
-    """Return the name of a role's queue: the role where that is a name, else what of it may be and a hash."""
+    """Return the name of a role's queue: the role if that is a valid name, else its valid characters and a hash."""
     if role == UNRESERVED:
         return "default"
     return role if is_label(role) else _named(role)
@@ -33,7 +33,7 @@ def _named(text: str) -> str:
 
 
 class Groups:
-    """Makes queues and pod groups when the first task needs them.
+    """Creates queues and pod groups when the first task needs them.
 
     Args:
         weight: Returns a role's weight.
@@ -45,7 +45,7 @@ class Groups:
         self._has_kinds = True
 
     async def ensure(self, framework_id: str, role: str) -> str:
-        """Return the pod group of a framework's tasks in a role; empty where the cluster knows no pod groups."""
+        """Return the pod group of a framework's tasks in a role; empty if the cluster has no such kind."""
         name = _named(f"{self._master}/{framework_id}/{role}")
         if (framework_id, role) in self._made or not self._has_kinds:
             return name if self._has_kinds else ""

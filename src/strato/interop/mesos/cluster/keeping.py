@@ -1,4 +1,4 @@
-"""Frameworks and what operators have set, kept in ConfigMaps."""
+"""Store frameworks and operators' settings in ConfigMaps."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from strato.interop.mesos.master.state import State
 from strato.interop.mesos.resourcejson import to_json
 
 REGISTRY = ""
-"""Key of the registry among those of frameworks."""
+"""Key of the registry, beside framework ids."""
 _FRAMEWORK_DATA, _REGISTRY_DATA = "framework", "registry"
 _log = logging.getLogger(__name__)
 
 
 class Registry(msgspec.Struct, omit_defaults=True):
-    """What operators have set."""
+    """Weights, quotas, maintenance, gone agents and conversions of resources, as operators have set them."""
 
     weights: dict[str, float] = {}
     quotas: dict[str, Json] = {}
@@ -35,7 +35,7 @@ class Registry(msgspec.Struct, omit_defaults=True):
     gone_agents: dict[str, float] = {}
     down_machines: list[Json] = []
     conversions: dict[str, tuple[list[Json], list[Json]]] = {}
-    """By agent, what reservations and volumes were made of, and what they are."""
+    """By agent, the resources from which reservations and volumes were made, and the resulting ones."""
 
 
 class Keeper:
@@ -49,7 +49,7 @@ class Keeper:
         if key == REGISTRY:
             state = self._state
             known = {a.id: (a.converted_from, a.converted_to) for a in state.agents.values()}
-            every = {**state.conversions, **known}  # also of agents that are not there yet
+            every = {**state.conversions, **known}  # includes agents that have not been seen since the start
             conversions = {agent: (to_json(old), to_json(new)) for agent, (old, new) in every.items() if old or new}
             registry = Registry(
                 state.weights, state.quotas, state.schedule, state.gone_agents, state.down_machines, conversions
@@ -68,7 +68,7 @@ class Keeper:
         return {"metadata": metadata, "data": {data: records.encode(record)}}
 
     async def send(self, requests: Sequence[tuple[str, Json | None]]) -> Sequence[ApiError | None]:
-        """Write some of them."""
+        """Write ConfigMaps; return the error of each."""
         return [await self._send_one(name, body) for name, body in requests]
 
     async def _send_one(self, name: str, body: Json | None) -> ApiError | None:
@@ -89,7 +89,7 @@ class Keeper:
         return None
 
     async def read(self) -> tuple[list[records.FrameworkRecord], Registry]:
-        """Return what was kept."""
+        """Return the stored frameworks and the registry."""
         page = await self._cluster.list(ConfigMap, self._namespace, label_selector=f"{MASTER}={self._master}")
         frameworks, registry = [], Registry()
         for item in page.items:

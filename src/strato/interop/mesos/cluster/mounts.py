@@ -1,4 +1,4 @@
-"""Persistent volumes among resources as volumes of a pod and mounts of its containers. Pure."""
+"""Convert persistent volumes among resources into volumes of a pod and mounts of its containers. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def claim_name(master: str, volume: str) -> str:
 
 
 def mount_path(path: str) -> str:
-    """Return where a container sees a volume: paths that are not absolute are the sandbox's."""
+    """Return a volume's mount path in a container; relative paths are below the sandbox."""
     return path if path.startswith("/") else f"{SANDBOX}/{path}"
 
 

@@ -1,4 +1,4 @@
-"""What of a node is offered: its allocatable without what pods of others ask for. Pure."""
+"""The resources of a node as an agent: its allocatable without the requests of other pods. Pure."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ _MOST_ATTRIBUTES = 64
 
 @dataclass(frozen=True, slots=True)
 class Dimensions:
-    """How resources of Mesos are called in Kubernetes."""
+    """How Mesos' resources map to Kubernetes'."""
 
     gpu: str = "nvidia.com/gpu"
-    """The extended resource that ``gpus`` are."""
+    """Extended resource for Mesos' ``gpus``."""
     ports: tuple[int, int] = (31000, 32000)
     """The ports of each agent, both ends inclusive."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodUse:
-    """What a pod of somebody else's takes of its node."""
+    """Requests of a pod that is not the master's."""
 
     nanos: tuple[tuple[str, int], ...]
     ports: tuple[int, ...]
 
 
 def pod_use(pod: Pod) -> PodUse:
-    """Return what a pod takes."""
+    """Return the requests of a pod."""
     requests = effective_requests(effective_spec(pod))
     ports = tuple(number for _, _, number in host_ports(pod.spec))
     return PodUse(tuple((name, quantity.nanos) for name, quantity in requests.items()), ports)
 
 
 def agent_id(node: Node) -> str:
-    """Return a node's id as an agent: it lives as long as the node, whatever master there is."""
+    """Return a node's agent id, which depends on the node object alone, so that all masters give the same."""
     return f"{node.metadata.uid}-S0"
 
 
@@ -55,9 +55,9 @@ def facts_of(
 
     Args:
         node: The node.
-        others: What pods take that are not the master's.
-        dimensions: How resources are called.
-        gives_volumes: Whether pods there see persistent volumes.
+        others: Requests of the node's pods that are not the master's.
+        dimensions: The mapping of resources.
+        gives_volumes: Whether pods there can mount persistent volumes.
     """
     meta = node.metadata
     labels = meta.labels or {}
@@ -86,7 +86,7 @@ def facts_of(
 
 
 def _resources(left: dict[str, int], taken: list[tuple[int, int]], dimensions: Dimensions) -> Resources:
-    """Return amounts in Mesos' units, rounded down: what is offered must be there."""
+    """Return amounts in Mesos' units, rounded down so that no more is offered than exists."""
     ports = intervals.without((dimensions.ports,), intervals.joined(taken))
     amounts: list[tuple[Kind, Amount]] = [
         (Kind("cpus"), left.get("cpu", 0) // 1_000_000),
@@ -99,7 +99,7 @@ def _resources(left: dict[str, int], taken: list[tuple[int, int]], dimensions: D
 
 
 def requests_of(resources: Resources, dimensions: Dimensions) -> dict[str, str]:
-    """Return resources as requests of Kubernetes; ports are no request."""
+    """Return resources as Kubernetes requests, without ports."""
     millis = resources.scalars()
     found = {
         "cpu": f"{millis.get('cpus', 0)}m",

@@ -1,4 +1,4 @@
-"""Tasks as pods, and pods as states of tasks. Pure."""
+"""Build the pod of a task, and derive states of tasks from their pod. Pure."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ MASTER = "mesos.strato.dev/master"
 FRAMEWORK = "mesos.strato.dev/framework"
 TASK = "mesos.strato.dev/task"
 FINALIZER = "mesos.strato.dev/status"
-"""Keeps a pod until its last state is acknowledged, also when somebody deletes it."""
+"""Finalizer that keeps a pod, even a deleted one, until its last state is acknowledged."""
 DEFAULT_GRACE_SECONDS = 3.0
 _EXECUTOR_MEMORY_MIB = 32
-"""What a command's own executor has beside its task."""
+"""Memory that Mesos' command executor gets beside its task."""
 _MOST_PORTS = 64
 _CANNOT_START = frozenset(
     ("ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigError", "CreateContainerError",
@@ -48,16 +48,16 @@ fetch() {
 
 @dataclass(frozen=True, slots=True)
 class PodSettings:
-    """What is the same for all pods of a master."""
+    """Settings common to all pods of a master."""
 
     master: str
     namespace: str
     image: str
-    """Of tasks that name none."""
+    """Image of tasks that name none."""
     endpoint: str
     """``host:port`` at which executors reach the master."""
     scheduler_name: str = "volcano"
-    """Whose accounts the pods are in."""
+    """Scheduler of the pods, which accounts for them although the master binds them."""
     dimensions: Dimensions = field(default_factory=Dimensions)
     has_tls: bool = False
     """Whether executors have to speak TLS to the endpoint."""
@@ -164,7 +164,7 @@ def _executor_container(launch: Launch, executor: Json, settings: PodSettings) -
         "MESOS_HTTP_COMMAND_EXECUTOR": "0",
     }
     if settings.has_tls:
-        own["LIBPROCESS_SSL_ENABLED"] = "1"  # where Mesos' executors read which scheme the endpoint has
+        own["LIBPROCESS_SSL_ENABLED"] = "1"  # tells Mesos' executors that the endpoint speaks TLS
     container["env"] += [_variable(name, value) for name, value in own.items()]
     return container
 
@@ -198,7 +198,7 @@ def _container(name: str, command: Json, info: Json, settings: PodSettings) -> J
 
 
 def command_line(command: Json) -> Json:
-    """Return what a CommandInfo runs: a shell's line, a program with its arguments, or the image's own."""
+    """Return the command and arguments of a CommandInfo: a shell's line, a program, or the image's own."""
     value, arguments = command.get("value"), command.get("arguments", ())
     if command.get("shell", True):
         return {"command": ["/bin/sh", "-c", value]} if value is not None else {}
@@ -208,7 +208,7 @@ def command_line(command: Json) -> Json:
 
 
 def _variable(name: str, value: str) -> Json:
-    return {"name": name, "value": value.replace("$(", "$$(")}  # Mesos expands nothing
+    return {"name": name, "value": value.replace("$(", "$$(")}  # escaped, as Mesos expands no variables
 
 
 def _volumes(launch: Launch) -> list[Json]:
@@ -227,7 +227,7 @@ def _volumes(launch: Launch) -> list[Json]:
 
 
 def _limits(task: Json, asked: Resources, dimensions: Dimensions) -> dict[str, str]:
-    """Return hard limits: of memory always, of cpus only where the task says so."""
+    """Return limits: always of memory, of cpus only if the task sets one."""
     given = task.get("limits", {})
     limits = {}
     if "cpus" in given and math.isfinite(given["cpus"]["value"]):
@@ -242,7 +242,7 @@ def _limits(task: Json, asked: Resources, dimensions: Dimensions) -> dict[str, s
 
 
 def _add_ports(container: Json, task: Json, asked: Resources) -> None:
-    """Open a task's ports on its node: mapped as it says, else each under its own number."""
+    """Add a task's ports as host ports: by its port mappings, else each under its own number."""
     mapped = (task.get("container") or {}).get("docker", {}).get("port_mappings", ())
     ports = [
         {"hostPort": each["host_port"], "containerPort": each["container_port"],
@@ -261,7 +261,7 @@ def _add_ports(container: Json, task: Json, asked: Resources) -> None:
 
 
 def _add_probes(container: Json, check: Json | None) -> None:
-    """Have a health check made by the node: whether a container is ready says whether its task is healthy."""
+    """Add a health check as a readiness probe: the task is healthy if its container is ready."""
     if check is None:
         return
     probe: Json = {
@@ -313,14 +313,15 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
-# -- what a pod says ---------------------------------------------------------------------------------------------------
+# -- states of a pod's tasks
+# ---------------------------------------------------------------------------------------------------
 
 
 def facts_of(pod: Pod) -> UnitFacts:
-    """Return what a pod of ours says of its tasks."""
+    """Return the states of the tasks in one of the master's pods."""
     status = pod.status
     is_deleting = pod.metadata.deletion_timestamp is not None
-    # with no grace left its node has ended it, or somebody has taken it away by force
+    # without grace left its node has ended it, or it was deleted by force
     is_away = is_deleting and pod.metadata.deletion_grace_period_seconds == 0
     known = {container.name: container for container in status.container_statuses}
     seen = tuple(
@@ -344,7 +345,7 @@ def _observed(pod: Pod, container: ContainerStatus | None, *, is_away: bool, che
         return Observed("TASK_FINISHED", "Command exited with status 0", ip=ip)
     if state is not None and state.running is not None:
         healthy = container.ready if checked and container is not None else None
-        return Observed("TASK_RUNNING", ip=ip, healthy=healthy if healthy or _was_ready(pod) else None)
+        return Observed("TASK_RUNNING", ip=ip, healthy=healthy if healthy or _is_unready(pod) else None)
     if state is not None and state.waiting is not None and state.waiting.reason in _CANNOT_START:
         text = f"Failed to launch container: {state.waiting.reason}: {state.waiting.message}"
         return Observed("TASK_FAILED", text, "REASON_CONTAINER_LAUNCH_FAILED")
@@ -355,8 +356,8 @@ def _observed(pod: Pod, container: ContainerStatus | None, *, is_away: bool, che
     return Observed("TASK_STAGING")
 
 
-def _was_ready(pod: Pod) -> bool:
-    """Whether the pod's readiness has been decided since its start; before that it says nothing of its health."""
+def _is_unready(pod: Pod) -> bool:
+    """Whether the pod is unready although its containers have started; only then is the task unhealthy."""
     condition = pod.status.condition("ContainersReady")
     return condition is not None and condition.status == "False" and condition.reason != "ContainersNotInitialized"
 
@@ -390,7 +391,7 @@ def _failed(pod: Pod, ip: str, otherwise: str = "The pod failed") -> Observed:
 
 
 def _exit_status(end: StateTerminated | None) -> int:
-    """Return an executor's end as wait gives it: the exit code in the upper byte, a signal in the lower."""
+    """Return an executor's exit as a wait status: the exit code in the upper byte, a signal in the lower."""
     if end is None:
         return 9
     return end.exit_code - 128 if end.exit_code > 128 else end.exit_code << 8

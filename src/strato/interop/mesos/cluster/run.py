@@ -1,4 +1,4 @@
-"""`MesosMaster`: the component. It serves its port from the start, and leads while it holds the lease."""
+"""`MesosMaster`, the component: it serves its port from the start, and is the master while it holds the lease."""
 
 from __future__ import annotations
 
@@ -33,35 +33,35 @@ from strato.seeding import child
 
 _RELEASE_SECONDS = 2.0
 _RETRY_SECONDS = 2.0
-"""Between tries while the API server is not up yet."""
+"""Interval of retries while the API server is not up yet."""
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MesosSettings:
-    """How a master is served, and what its tasks are in the cluster."""
+    """How the master is reached, and how its tasks become pods."""
 
     host: str = "127.0.0.1"
-    """Address to listen on; empty is every one."""
+    """Address to listen on; empty is every address of the machine."""
     port: int = 5050
     advertise: str = "127.0.0.1"
     """Host name or address at which frameworks and executors reach it."""
     name: str = "mesos"
-    """Of the master: several may work in one cluster. A label value, and part of names."""
+    """Name of the master, as several may work in one cluster. Used as a label value and in names of objects."""
     namespace: str = "mesos"
-    """Of the pods of tasks, and of what is kept."""
+    """Namespace of the tasks' pods and of the ConfigMaps with the master's state."""
     image: str = "busybox"
-    """Of tasks that name none."""
+    """Image of tasks that name none."""
     scheduler_name: str = "volcano"
     dimensions: Dimensions = field(default_factory=Dimensions)
     credentials: Mapping[str, str] = field(default_factory=dict)
-    """Secrets by principal; empty asks nobody who he is."""
+    """Secrets by principal; if empty, requests are not authenticated."""
     tls: CertificateFiles | None = None
-    """Of the port; without it plain HTTP is spoken."""
+    """Certificate of the port; None serves plain HTTP."""
 
     @property
     def scheme(self) -> str:
-        """How clients have to come."""
+        """``http`` or ``https``."""
         return "http" if self.tls is None else "https"
 
 
@@ -70,7 +70,7 @@ class MesosMaster:
 
     Args:
         options: Mesos' own flags.
-        lease: How the lease is held; None: there is one master, which leads at once.
+        lease: Settings of the lease; None for a single master, which leads at once.
     """
 
     def __init__(
@@ -89,9 +89,9 @@ class MesosMaster:
         self._door = Door(settings.credentials)
         self._elector: LeaderElector | None = None
         self.port = settings.port
-        """The bound one, also when 0 was asked for."""
+        """The bound port, after `run` has started also if the settings have 0."""
         self.serves = asyncio.Event()
-        """Set once calls are answered, by this master or by the one that leads."""
+        """Set once calls are answered, by this master or by redirects to the leader."""
 
     async def run(self) -> None:
         """Serve until cancelled.
@@ -134,7 +134,7 @@ class MesosMaster:
         return uuid.UUID(int=self._random.getrandbits(128), version=4)
 
     async def _lead(self) -> None:
-        """Be the master until cancelled."""
+        """Run the master until cancelled."""
         settings, options = self._settings, self._options
         self._door.leads = True
         identity = MasterIdentity(
@@ -167,7 +167,7 @@ class MesosMaster:
             await edge.run()
         finally:
             self._door.serving, self._door.leads = None, False
-            if self._elector is None or self._elector.is_leader:  # otherwise the holds are the next leader's
+            if self._elector is None or self._elector.is_leader:  # else the next leader owns the annotations
                 with contextlib.suppress(TimeoutError, ApiError):
                     async with asyncio.timeout(_RELEASE_SECONDS):
                         await edge.release()

@@ -1,8 +1,8 @@
-"""Persistent volumes as claims: made when CREATE makes one, mounted where a task has it, deleted by DESTROY.
+"""Persistent volumes as claims: created by CREATE, mounted by tasks that hold the volume, deleted by DESTROY.
 
-A claim of a cluster of this machine is a directory of it, which tasks and restarts do not touch. Elsewhere no agent
-gives volumes: a pod that is bound to its node by its creator gets none of a class that waits for the scheduler, and
-what is made at once may be out of the node's reach.
+On the embedded cluster a claim is a directory of this machine, which outlives tasks and restarts. On other clusters
+agents offer no volumes: the master binds pods itself, so a storage class that waits for the scheduler never provisions
+for them, and one that provisions at once may choose a place that the node cannot reach.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _HOLLOW = "hollow"
 
 
 class NotBound(Exception):
-    """A claim has no volume yet; the text says which, and why."""
+    """A claim has not been bound; the message says which, and why."""
 
 
 class Claims:
     """The claims of one master's volumes.
 
     Args:
-        volumes: What the master knows, by name; read when a claim is written.
+        volumes: The master's volumes by name; read when a claim is written.
     """
 
     def __init__(
@@ -43,13 +43,13 @@ class Claims:
         self._cluster, self._clock = cluster, clock
         self._master, self._namespace, self._volumes = master, namespace, volumes
         self._class = ""
-        """The class whose volumes are directories of this machine; empty where there is none."""
+        """Storage class whose volumes are directories of this machine; empty if there is none."""
 
     async def recover(self) -> list[str]:
-        """Look for the class of volumes; return the names of the volumes that have claims."""
+        """Find the storage class; return the names of the volumes that have claims."""
         try:
             classes = (await self._cluster.list(StorageClass)).items
-        except ApiError:  # its rights are those of a master on a real cluster
+        except ApiError:  # not allowed to read storage classes, as on a real cluster
             return []
         wanted = (LOCAL_PROVISIONER, "Delete", "Immediate")
         local = [c for c in classes if (c.provisioner, c.reclaim_policy, c.volume_binding_mode) == wanted]
@@ -63,7 +63,7 @@ class Claims:
         return [claim.metadata.name.removeprefix(prefix) for claim in page.items]
 
     def are_seen_on(self, node: Node) -> bool:
-        """Whether pods on a node see volumes."""
+        """Whether pods on a node can mount volumes."""
         return bool(self._class) and node.metadata.label("node.kubernetes.io/instance-type") != _HOLLOW
 
     def build(self, name: str) -> tuple[str, Json | None]:
@@ -80,7 +80,7 @@ class Claims:
         return claim, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
 
     async def send(self, requests: Sequence[tuple[str, Json | None]]) -> Sequence[ApiError | None]:
-        """Write some of them."""
+        """Create, grow or delete claims; return the error of each."""
         return [await self._send_one(name, body) for name, body in requests]
 
     async def _send_one(self, name: str, body: Json | None) -> ApiError | None:
@@ -94,7 +94,7 @@ class Claims:
         return None
 
     async def _ensure(self, name: str, body: Json) -> None:
-        """Make a claim, or have it grow; it cannot shrink, and its directory is as large as what is in it."""
+        """Create a claim or raise its size; it need not shrink, as its directory has no fixed size."""
         wanted: Json = body["spec"]["resources"]
         while True:
             try:
@@ -104,7 +104,7 @@ class Claims:
                 claim = await self._claim(name)
             if claim is not None and claim.metadata.deletion_timestamp is None:
                 break
-            await self._clock.sleep(_LOOK_SECONDS)  # one of the same name, destroyed before, is on its way
+            await self._clock.sleep(_LOOK_SECONDS)  # a destroyed volume's claim of this name is being deleted
         if size_of(claim.spec.resources.requests) < size_of(wanted["requests"]):
             change = {"spec": {"resources": wanted}}
             await self._cluster.patch(catalog.PERSISTENTVOLUMECLAIM, name, self._namespace, change)
@@ -116,7 +116,7 @@ class Claims:
             return None
 
     async def directory(self, name: str) -> str | None:
-        """Return the directory of this machine that a volume is; None where it is none, or not there."""
+        """Return the directory of a volume on this machine; None if it has none."""
         claim = await self._claim(claim_name(self._master, name)) if name in self._volumes and self._class else None
         if claim is None or not is_bound(claim):
             return None
@@ -124,14 +124,14 @@ class Claims:
             volume = await self._cluster.get(PersistentVolume, claim.spec.volume_name)
         except ApiError:
             return None
-        is_made = volume.metadata.name == f"pvc-{claim.metadata.uid}"  # not one that somebody points elsewhere
+        is_made = volume.metadata.name == f"pvc-{claim.metadata.uid}"  # not one that a user made for another path
         return volume.spec.host_path.path if is_made and volume.spec.host_path is not None else None
 
     async def wait_bound(self, names: Iterable[str]) -> None:
-        """Return when claims can be mounted.
+        """Wait until claims are bound.
 
         Raises:
-            NotBound: One cannot, for too long.
+            NotBound: A claim was not bound in time.
         """
         deadline = self._clock.now() + _LONGEST_WAIT_SECONDS
         for name in names:

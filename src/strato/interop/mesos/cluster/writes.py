@@ -1,4 +1,4 @@
-"""The newest of what is to be written under a key, until it is confirmed; who needs to know can wait for that."""
+"""Write the newest state of objects by key, retried until confirmed; callers may wait for the confirmation."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class LatestWrites(Generic[R]):
     """Writes of one kind of object.
 
     Args:
-        build: Makes the request for a key from what is known when its turn comes; None: nothing is to be written.
-        send: Sends requests and says of each what came of it.
-        name: For logs.
+        build: Makes the request for a key from the state at the time of sending; None if nothing is to be written.
+        send: Sends requests and returns the error of each, None for success.
+        name: Kind of the objects, for logs.
     """
 
     def __init__(
@@ -41,19 +41,19 @@ class LatestWrites(Generic[R]):
         self._queue: StatusQueue[str, int, R] = StatusQueue(clock, reporter, InFlight(workers, batch), name=name)
 
     def put(self, key: str) -> None:
-        """Have a key written."""
+        """Schedule a write of a key."""
         self._number += 1
         self._queue.put(key, self._number)
 
     def written(self, key: str) -> asyncio.Future[bool]:
-        """Have a key written; the future says whether that was confirmed, or will never be."""
+        """Schedule a write of a key; the future tells whether it was confirmed (true) or refused for good."""
         self.put(key)
         future = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(key, []).append((self._number, future))
         return future
 
     async def run(self) -> None:
-        """Wait until cancelled."""
+        """Send writes until cancelled."""
         try:
             await self._queue.run()
         finally:

@@ -1,7 +1,7 @@
 """The master's HTTP: the scheduler, executor and operator APIs and the old JSON pages.
 
-- `certificate`: of the port, loaded again when its files change
-- `streams`: event streams; `negotiation`: types of bodies
+- `certificate`: the port's certificate, loaded again when its files change
+- `streams`: event streams; `negotiation`: content types
 - `scheduler`, `executor`, `operator`, `agent`, `oldpages`, `files`: the endpoints
-- `service`: which path is whose, who leads, who may
+- `service`: routing of paths, redirects to the leader, authentication
 """

@@ -1,7 +1,7 @@
-"""``POST /slave(NODE)/api/v1``: what operators ask an agent. The master answers for all of them.
+"""``POST /slave(NODE)/api/v1``: the operator API of agents, which the master serves for all of them.
 
-Calls that read are answered. Containers are pods, which the frameworks' calls make: those that launch, attach to or
-kill containers are refused.
+Only calls that read are supported. Calls that launch, attach to or kill containers are refused, as containers are pods
+that only frameworks' calls create.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _WITH_BODIES = frozenset(("LIST_FILES", "READ_FILE"))
 
 
 async def handle(serving: Serving, request: Request, agent: Agent) -> Response:
-    """Answer an operator.
+    """Answer an operator's request.
 
     Raises:
-        Refused: With the answer.
+        Refused: Holds the response to send.
     """
     call, _ = read(request, message("agent.Call"))
     kind = _check(call)

@@ -1,4 +1,4 @@
-"""The certificate of a master's port, followed: files that are renewed elsewhere are shown to new connections."""
+"""The certificate of a master's port; files that the user renews are loaded again for new connections."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ class CertificateFiles:
     key: Path
 
     def context(self) -> ssl.SSLContext:
-        """Return what a server needs.
+        """Return the SSL context of a server.
 
         Raises:
-            OSError: A file cannot be read, or they do not belong together; `ssl.SSLError` is one.
+            OSError: A file cannot be read, or (`ssl.SSLError`) certificate and key do not match.
         """
         return server_context(self.certificate, self.key)
 
     def stamps(self) -> tuple[FileStamp | None, FileStamp | None]:
-        """Return what changes when a file does."""
+        """Return stamps of the files, which differ after a file has changed."""
         return FileStamp.of(self.certificate), FileStamp.of(self.key)
 
 
 class FollowedCertificate:
-    """What a server shows.
+    """The certificate that a server presents, kept current.
 
     Raises:
         OSError: The files cannot be used.
@@ -48,10 +48,10 @@ class FollowedCertificate:
         self._files, self._clock = files, clock
         self._stamps = files.stamps()
         self.context = files.context()
-        """Of the server; new connections are shown what was loaded last."""
+        """The server's SSL context; new connections get the certificate loaded last."""
 
     async def follow(self) -> None:
-        """Load files that have changed, until cancelled; ones that cannot be used are tried when they change again."""
+        """Load changed files until cancelled; unusable ones are tried again after their next change."""
         while True:
             await self._clock.sleep(_LOOK_SECONDS)
             await asyncio.to_thread(self.look)
@@ -64,7 +64,7 @@ class FollowedCertificate:
             if stamps == self._stamps:
                 return
             self._stamps = stamps
-            files.context()  # half of a pair that does not belong together would stay loaded
+            files.context()  # checks the pair first: a failed load would leave half of it in the context
             self.context.load_cert_chain(files.certificate, files.key)
         except OSError as error:
             _log.warning("the certificate is not loaded again: %s: %s", files.certificate, one_line(error))

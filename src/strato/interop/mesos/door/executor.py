@@ -1,4 +1,4 @@
-"""``POST /api/v1/executor``: custom executors subscribe and call, as they would their agent."""
+"""``POST /api/v1/executor``: the API that custom executors expect of their agent."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from strato.interop.mesos.master.executors import ExecutorRefused
 from strato.interop.mesos.wire import message
 
 _OWNER = "executors"
-"""Whose their streams are: they come without credentials."""
+"""Owner of executors' streams for the limit on unread bytes, as executors have no credentials."""
 
 
 async def handle(serving: Serving, request: Request, principal: str) -> Response:
     """Answer a request of an executor.
 
     Raises:
-        Refused: With the answer.
+        Refused: Holds the response to send.
     """
     del principal
     call, _ = read(request, message("executor.Call"))

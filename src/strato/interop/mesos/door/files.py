@@ -19,13 +19,13 @@ from strato.interop.mesos.master.state import State
 
 PATHS = frozenset(f"/files/{name}{end}" for name in ("browse", "read", "download", "debug") for end in ("", ".json"))
 MOST_BYTES = 16 * 4096
-"""Of one read, as of Mesos' agents."""
+"""Most bytes of one read, as in Mesos' agents."""
 _NUMBER = re.compile(r"-?\d{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
 class FileStatus:
-    """What is known of a file."""
+    """Status of a file."""
 
     name: str
     size: int = 0
@@ -37,24 +37,24 @@ class FileStatus:
 
     @property
     def is_directory(self) -> bool:
-        """Whether there are files in it."""
+        """Whether it is a directory."""
         return stat.S_ISDIR(self.mode)
 
 
 class Files(Protocol):
-    """Where the bytes are. Its methods raise `FileNotFoundError` for what is not there or may not be read."""
+    """Access to files of sandboxes. Methods raise `FileNotFoundError` for files that are missing or forbidden."""
 
     async def status(self, name: str, place: Place) -> FileStatus:
-        """Return what is known of a file."""
+        """Return the status of a file."""
 
     async def entries(self, place: Place) -> Sequence[FileStatus]:
-        """Return what is in a directory; of a file nothing."""
+        """Return the entries of a directory; none for a file."""
 
     async def read(self, place: Place, offset: int, length: int) -> tuple[int, bytes]:
         """Return the size of a file and a part of it; IsADirectoryError for a directory."""
 
     def stream(self, place: Place) -> AsyncIterator[bytes]:
-        """Return all of a file that is no directory."""
+        """Return the bytes of a file that is no directory."""
 
 
 def _place(state: State, path: str, agent_id: str) -> Place:
@@ -68,10 +68,10 @@ async def answer(files: Files, state: State, call: Json, agent_id: str = "") -> 
     """Return the answer to LIST_FILES or READ_FILE; None for other calls.
 
     Args:
-        files: Where the bytes are.
-        state: What the master knows.
-        call: A call of an operator.
-        agent_id: Of the agent that was asked; empty is all.
+        files: Access to the files.
+        state: The master's state.
+        call: An operator's call.
+        agent_id: The agent whose files are served; empty is all agents.
 
     Raises:
         Refused: There is no such file, or it is a directory.
@@ -129,12 +129,12 @@ async def handle(files: Files, state: State, path: str, request: Request, agent_
     """Answer a request for one of `PATHS`.
 
     Raises:
-        Refused: With the answer.
+        Refused: Holds the response to send.
     """
     if request.method not in ("GET", "HEAD"):
         raise refused(405, f"Expecting one of {{ 'GET' }}, but received '{request.method}'")
     page = path.removesuffix(".json").rpartition("/")[2]
-    if page == "debug":  # nothing is attached: sandboxes are looked up
+    if page == "debug":  # Mesos lists attached paths here; this master attaches none
         return Response(200, b"{}")
     given = request.query.get("path", [""])[0]
     if not given:
@@ -146,7 +146,7 @@ async def handle(files: Files, state: State, path: str, request: Request, agent_
     if page == "download":
         return await _download(files, place, given)
     offset, length = _number(request.query, "offset"), _number(request.query, "length")
-    if offset < 0:  # only its size is asked for
+    if offset < 0:  # a negative offset asks for the size only
         size, _ = await _read(files, place, 0, 0)
         return Response(200, msgspec.json.encode({"offset": size, "data": ""}))
     size, data = await _read(files, place, offset, MOST_BYTES if length < 0 else length)
@@ -168,7 +168,7 @@ async def _download(files: Files, place: Place, path: str) -> Response:
 
 
 def _number(query: Mapping[str, Sequence[str]], name: str) -> int:
-    """Return a number of a query, -1 where it is not given."""
+    """Return a number of the query, -1 if it is missing."""
     text = query.get(name, ["-1"])[0]
     if not _NUMBER.fullmatch(text):
         raise refused(400, f"Failed to parse {name}: '{text[:40]}' is not a number.\n")

@@ -1,4 +1,4 @@
-"""Types of bodies: what a request is, and what its answer may be."""
+"""Content negotiation: the type of a request's body, and the types accepted for the answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WRONG_TYPE = "Expecting 'Content-Type' of application/json or application/x-prot
 
 
 class Refused(Exception):
-    """A request that is answered with this."""
+    """A request is refused; the exception holds the response to send."""
 
     def __init__(self, response: Response) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ def read(request: Request, kind: Message, name: str = "Call") -> tuple[Json, str
     """Return a request's message and its type.
 
     Raises:
-        Refused: It has no type, another one, or is no such message.
+        Refused: The content type is missing or unsupported, or the body is no such message.
     """
     content_type = request.headers.get("content-type")
     if content_type is None:
@@ -45,7 +45,7 @@ def read(request: Request, kind: Message, name: str = "Call") -> tuple[Json, str
 
 
 def answer_type(request: Request) -> str | None:
-    """Return the type that an answer is of: JSON where it may be, else protobuf; None where neither may."""
+    """Return the type of the answer: JSON if accepted, else protobuf; None if neither is accepted."""
     accept = request.headers.get("accept", "*/*") or "*/*"
     return next((wanted for wanted in (JSON, PROTOBUF) if _allows(accept, wanted)), None)
 
@@ -60,5 +60,5 @@ def _allows(accept: str, wanted: str) -> bool:
 
 
 def not_acceptable() -> Refused:
-    """Return the refusal of a request that accepts neither type."""
+    """Return the response to a request that accepts neither type."""
     return refused(406, f"Expecting 'Accept' to allow '{JSON}' or '{PROTOBUF}'")

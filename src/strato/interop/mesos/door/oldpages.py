@@ -53,14 +53,14 @@ PAGES: dict[str, Page] = {
 WRITES = frozenset(
     ("/weights", "/quota", "/teardown", "/maintenance/schedule", "/machine/down", "/machine/up", *_FORMS)
 )
-"""Paths that take what operators send."""
+"""Paths of forms by which operators change state."""
 
 
 async def handle(serving: Serving, path: str, request: Request) -> Response:
     """Answer a page or a form.
 
     Raises:
-        Refused: With the answer.
+        Refused: Holds the response to send.
     """
     if request.method in ("GET", "HEAD") and path in PAGES:
         return json_response(PAGES[path](serving, request))
@@ -75,10 +75,10 @@ async def handle(serving: Serving, path: str, request: Request) -> Response:
 
 
 def _call(path: str, request: Request) -> Json:
-    """Return a form as the call that it means.
+    """Return the v1 call equivalent to a form.
 
     Raises:
-        Refused: It means none.
+        Refused: The form is incomplete or malformed.
     """
     if path == "/quota" and request.method == "DELETE":
         return {"type": "REMOVE_QUOTA", "remove_quota": {"role": request.path.rpartition("/quota/")[2]}}

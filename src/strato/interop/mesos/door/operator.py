@@ -1,4 +1,4 @@
-"""``POST /api/v1``: what operators read, change and watch."""
+"""``POST /api/v1``: the operator API: reads, changes and the event stream."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from strato.interop.mesos.wire import message
 
 
 async def handle(serving: Serving, request: Request, principal: str) -> Response:
-    """Answer an operator.
+    """Answer an operator's request.
 
     Raises:
-        Refused: With the answer.
+        Refused: Holds the response to send.
     """
     call, _ = read(request, message("master.Call"))
     _check(call)

@@ -1,4 +1,4 @@
-"""``POST /api/v1/scheduler``: frameworks subscribe and call. The order of the checks is Mesos'."""
+"""``POST /api/v1/scheduler``: the scheduler API of frameworks. The checks are in Mesos' order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def handle(serving: Serving, request: Request, principal: str) -> Response
     """Answer a request of a framework.
 
     Raises:
-        Refused: With the answer.
+        Refused: Holds the response to send.
     """
     call, _ = read(request, message("scheduler.Call"))
     try:
@@ -63,7 +63,7 @@ async def _subscribe(serving: Serving, request: Request, call: Json, content_typ
 
 
 def _framework(serving: Serving, request: Request, call: Json, principal: str) -> Framework:
-    """Return whose call it is."""
+    """Return the framework that makes a call."""
     framework = serving.master.state.frameworks.get(value_of(call, "framework_id"))
     if framework is None:
         raise refused(400, "Framework cannot be found")

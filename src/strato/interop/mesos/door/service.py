@@ -1,4 +1,4 @@
-"""Which path is whose; who leads; who may."""
+"""Route requests to endpoints, redirect them to the leader, and authenticate them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CALLS: dict[str, tuple[Endpoint, str]] = {
     "/api/v1/executor": (executor.handle, ""),
     "/api/v1": (operator.handle, "mesos-master-readwrite"),
 }
-"""Path to endpoint and realm; executors come without credentials, as they come to an agent."""
+"""Endpoint and realm by path; executors need no credentials, as with Mesos' agents."""
 _OPEN = ("/version", "/health")
 _READABLE = "mesos-master-readonly"
 _SERVED = frozenset((*_CALLS, *_OPEN, "/redirect", *oldpages.PAGES, *oldpages.WRITES, *files.PATHS))
@@ -34,17 +34,17 @@ class Door:
     """Answers the requests of a master's port, whether it leads or not.
 
     Args:
-        credentials: Secrets by principal; empty asks nobody who he is.
+        credentials: Secrets by principal; if empty, requests are not authenticated.
     """
 
     def __init__(self, credentials: Mapping[str, str]) -> None:
         self._credentials = dict(credentials)
         self.serving: Serving | None = None
-        """The master, while it leads and knows what there is."""
+        """The master, while it leads and has recovered its state."""
         self.leads = False
         """Whether this is the leader, though it may still be recovering."""
         self.find_leader: Callable[[], str] = lambda: ""
-        """Returns ``host:port`` of the leader as far as that is known."""
+        """Returns ``host:port`` of the leader; empty if unknown."""
 
     async def handle(self, request: Request) -> Response:
         """Answer a request."""
@@ -85,7 +85,7 @@ class Door:
         return await endpoint(serving, request, principal)
 
     def _agent(self, serving: Serving, node: str) -> Agent | None:
-        """Return the agent that a path names by its node; None where it names none, or as processes are called: 1.
+        """Return the agent of the node in a path; None without one, or for Mesos' own path ``slave(1)``.
 
         Raises:
             Refused: There is no such agent.
@@ -104,7 +104,7 @@ class Door:
         return Response(307, content_type="text/plain", headers={"Location": f"//{leader}{path}"})
 
     def _principal(self, request: Request, realm: str) -> str:
-        """Return who asks, empty where nobody is asked.
+        """Return the principal of a request; empty if its endpoint needs no credentials.
 
         Raises:
             Refused: The credentials are missing or wrong.
@@ -132,9 +132,9 @@ def _basic(header: str) -> tuple[str, str]:
 
 
 def _known(path: str) -> tuple[str, str]:
-    """Return the path that is served, dropping last components until one is, empty for none; and an agent's node."""
+    """Return the longest served prefix of a path, empty if there is none, and the agent's node in the path."""
     path, node = path.rstrip("/"), ""
-    if path.startswith("/slave("):  # an agent's endpoint, which the master serves
+    if path.startswith("/slave("):  # an endpoint of an agent
         named, _, rest = path[1:].partition("/")
         path, node = f"/{rest}", named.removeprefix("slave(").removesuffix(")")
     path = path.removeprefix("/master") if path.startswith("/master/") else path

@@ -1,4 +1,4 @@
-"""What the endpoints are given: the master that leads, the time, and the way to the cluster."""
+"""What the endpoints need: the leading master, the clock, and access to the cluster."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from strato.interop.mesos.wire import message
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """A master that serves."""
+    """A leading master that has recovered."""
 
     master: Master
     now: Callable[[], float]
     flush: Callable[[], Awaitable[None]]
-    """Write what the master has left in its outbox; a call is answered after that."""
+    """Writes the effects in the master's outbox; calls are answered after that."""
     files: Files
-    """Of sandboxes."""
+    """Access to files of sandboxes."""
     disconnected: Callable[[], None]
-    """Have the outbox written soon: somebody's stream has ended."""
+    """Called when a stream has ended, to have the outbox written soon."""
     unread: Unread = field(default_factory=Unread)
-    """What all streams hold."""
+    """Unread bytes of all streams."""
 
     def stream(self, kind: str, content_type: str, owner: str) -> EventStream:
-        """Return a new stream of events of a kind, for a user."""
+        """Return a new stream of events of one message type, owned by a user."""
         return EventStream(message(kind), content_type, self.closed, self.unread, owner)
 
     def closed(self, stream: EventStream) -> None:
-        """Take notice that a stream has ended."""
+        """Disconnect a stream that has ended from the master."""
         self.master.disconnect(stream, self.now())
         self.disconnected()

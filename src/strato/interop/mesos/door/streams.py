@@ -1,4 +1,4 @@
-"""Event streams: RecordIO records of events, pushed to the connection as they come."""
+"""Event streams: RecordIO records of events, pushed to the connection as the master sends them."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from strato.http.limits import PIECE_BYTES
 from strato.interop.mesos.wire import Message, frame
 
 MOST_UNREAD_BYTES = 64 << 20
-"""A reader that has so much before it is given up: it does not read."""
+"""Unread bytes of a stream above which it is ended, as its client does not read."""
 MOST_UNREAD_OF_ALL_BYTES = 256 << 20
-"""What all streams have unread at most; then the user who has most of it loses the stream that has most of that."""
+"""Unread bytes of all streams above which one is ended: the largest stream of the user with the most unread bytes."""
 _CHUNK_BYTES = 256 << 10
-"""What a connection is given at once: the rest stays here, where it is counted."""
+"""Bytes handed to a connection at once; the rest stays in the stream, where it is counted."""
 DELAY_SECONDS = 1.0
-"""How long a refused client is kept waiting: some come back at once, without a pause."""
+"""Delay before the stream of a refused client ends, as some clients reconnect without a pause."""
 _log = logging.getLogger(__name__)
 
 
 class Unread:
-    """What the streams of a master hold that their readers have not taken."""
+    """Counts the bytes that clients of a master's streams have not read."""
 
     def __init__(self, most_bytes: int = MOST_UNREAD_OF_ALL_BYTES) -> None:
         self._most_bytes = most_bytes
         self.total_bytes = 0
         self._held: dict[str, dict[EventStream, int]] = {}
-        """By the user whose they are."""
+        """Unread bytes of each stream, by owner."""
 
     def note(self, stream: EventStream, size: int) -> None:
-        """Take notice of what a stream holds now; where all hold too much, give one up."""
+        """Set a stream's number of unread bytes; if the total is too large, end one stream."""
         held = self._held.setdefault(stream.owner, {})
         self.total_bytes += size - held.pop(stream, 0)
         if size:
@@ -45,14 +45,14 @@ class Unread:
 
 
 class EventStream:
-    """One client's stream of events: what the master sends to, and what the connection reads from.
+    """One client's stream of events, which the master writes and the connection reads.
 
     Args:
-        kind: Of its events.
-        content_type: How they are written.
+        kind: Message type of its events.
+        content_type: Encoding of the events.
         on_close: Called once the connection is over.
-        unread: Counts what is not read yet.
-        owner: The user whose it is.
+        unread: Counts unread bytes.
+        owner: The user who opened the stream.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class EventStream:
     # -- the master's side ---------------------------------------------------------------------------------------------
 
     def send(self, event: Json) -> None:
-        """Send an event; nothing happens when the other end is gone."""
+        """Send an event; ignored after the client has gone."""
         if self._is_closed or self._is_finishing:
             return
         record = frame(self._kind.encode(event, self._content_type))
@@ -82,7 +82,7 @@ class EventStream:
             self._ready()
 
     def give_up(self) -> None:
-        """End without what was not read: the client does not keep up."""
+        """End the stream and drop unread events, because the client does not keep up."""
         _log.warning("an event stream is given up: %d bytes are unread", self._unread)
         self._records.clear()
         self._hold(0)
@@ -93,7 +93,7 @@ class EventStream:
         self._counted.note(self, size)
 
     def finish(self, *, delayed: bool = False) -> None:
-        """End after what was sent; a second later where the client would come back at once."""
+        """End the stream after the events sent so far; if ``delayed``, a second later (`DELAY_SECONDS`)."""
         self._is_finishing = True
         if delayed:
             asyncio.get_running_loop().call_later(DELAY_SECONDS, self._end)
@@ -107,7 +107,7 @@ class EventStream:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will come, and all that came was taken."""
+        """Whether the stream has ended and all its events were read."""
         return self._is_over and not self._records
 
     # -- the connection's side -----------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class EventStream:
         self._ready = ready
 
     def take(self) -> bytes:
-        """Return what there is, of much the first part."""
+        """Return available bytes, at most about `_CHUNK_BYTES`."""
         taken: list[bytes] = []
         size = left = 0
         while self._records and size < _CHUNK_BYTES:
@@ -129,7 +129,7 @@ class EventStream:
         return b"".join(taken)
 
     def close(self) -> None:
-        """Take notice that the connection is over."""
+        """Close the stream after its connection has ended."""
         if not self._is_closed:
             self._is_closed = True
             self._records.clear()
@@ -140,7 +140,7 @@ class EventStream:
         return self
 
     async def __anext__(self) -> bytes:
-        """Return the next records, for readers that are no connection."""
+        """Return the next records, for readers other than a connection."""
         while not self._records:
             if self.ended or self._is_closed:
                 raise StopAsyncIteration
@@ -150,5 +150,5 @@ class EventStream:
         return self.take()
 
     async def aclose(self) -> None:
-        """End, for readers that are no connection."""
+        """Close the stream, for readers other than a connection."""
         self.close()

@@ -1,11 +1,11 @@
 """The Mesos master as a state machine: calls and observations in, events to frameworks and effects on the cluster out.
 
-Nothing here waits, reads a clock or knows HTTP or Kubernetes: instants are handed in, events go to a `Stream`, and
-what is to be written is left in the `Outbox`.
+No module here waits, reads a clock or depends on HTTP or Kubernetes: callers pass the time, events are sent to a
+`Stream`, and writes to the cluster are collected in the `Outbox`.
 
-- `model`: agents, frameworks, offers, tasks, executors; `effects`: what is to be written
-- `calls`: which calls are valid; `frameworkinfo`, `taskinfo`: what frameworks and tasks say of themselves
-- `frameworks`, `offers`, `launching`, `updates`, `executors`, `agents`: the parts of the machine
+- `model`: agents, frameworks, offers, tasks, executors; `effects`: writes to the cluster
+- `calls`, `frameworkinfo`, `taskinfo`: validation of calls, FrameworkInfos and TaskInfos
+- `frameworks`, `offers`, `launching`, `updates`, `executors`, `agents`: the parts of the state machine
 - `core`: `Master`, which puts them together
-- `views`, `pages`: what operators see, as the v1 API and as the old JSON pages
+- `views`, `pages`: the state as operators read it, in the v1 API and in the old JSON pages
 """

@@ -1,4 +1,4 @@
-"""Agents come, change, are lost and go; what is seen of their pods becomes states of tasks."""
+"""Agents are added, change, become unreachable and are removed; observations of pods become states of tasks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from strato.interop.mesos.specs import AgentId, AgentSpec, Domain, FrameworkId
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What is seen of one task."""
+    """Observed state of one task."""
 
     state: str
     message: str = ""
@@ -29,21 +29,21 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class UnitFacts:
-    """A pod of ours as the cluster has it now."""
+    """Observed state of one of the master's pods."""
 
     uid: str
     tasks: tuple[Observed, ...]
-    """In the order of its containers; of an executor one: what the process itself does."""
+    """Tasks in the order of the containers; for an executor's pod one entry, for the executor process itself."""
     is_ended: bool = False
     is_deleting: bool = False
     exit_status: int = 0
-    """Of the process of an executor, as wait gives it."""
+    """Wait status of an executor's process."""
     why: str = ""
-    """What its node says of that end; empty: nothing."""
+    """The node's message about that end; may be empty."""
 
 
 class Agents:
-    """Keeps the agents and what runs on them."""
+    """Maintains agents and the tasks on them."""
 
     def __init__(self, state: State, offers: Offers, updates: Updates, executors: Executors) -> None:
         self._state, self._offers, self._updates, self._executors = state, offers, updates, executors
@@ -51,7 +51,7 @@ class Agents:
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
     def set_agent(self, facts: AgentFacts, now: float) -> None:
-        """Take a node as it is now."""
+        """Add or update an agent by the present state of its node."""
         agent = self._state.agents.get(facts.id)
         if facts.id in self._state.gone_agents:
             return
@@ -87,7 +87,7 @@ class Agents:
             self._state.notify({"type": "AGENT_ADDED", "agent_added": body})
 
     def _give_to_allocator(self, agent: Agent) -> None:
-        """Have an agent allocated, with what runs there."""
+        """Add an agent to the allocator, with the resources used there."""
         held: dict[tuple[FrameworkId, str], Resources] = {}
         for unit in self._state.units_on(agent.id):
             holder = FrameworkId(unit.framework_id), unit.role
@@ -96,7 +96,7 @@ class Agents:
         self._activity(agent)
 
     def _activity(self, agent: Agent) -> None:
-        """Let the allocator offer an agent, or not."""
+        """Activate or deactivate an agent in the allocator."""
         if agent.is_offered:
             self._state.allocator.activate_agent(AgentId(agent.id))
         else:
@@ -104,7 +104,7 @@ class Agents:
             self._offers.rescind(list(agent.offers.values()))
 
     def _shrink(self, agent: Agent) -> None:
-        """Take offers back until what is offered and used fits into what the agent has."""
+        """Rescind offers until offered and used resources fit into the agent's."""
         while agent.offers and not agent.total.contains(self._allocated(agent)):
             newest = max(agent.offers.values(), key=lambda offer: offer.made_at)
             self._offers.rescind([newest])
@@ -118,7 +118,7 @@ class Agents:
         return total
 
     def _connected(self, agent: Agent, now: float) -> None:
-        """Take notice that a node has become ready, or is no more."""
+        """Handle a node that has become ready or unready."""
         agent.is_connected = agent.facts.is_ready
         if agent.is_connected:
             agent.unreachable_at = None
@@ -142,7 +142,7 @@ class Agents:
             framework.send({"type": "FAILURE", "failure": {"agent_id": {"value": agent.id}}})
 
     def _come_back(self, agent: Agent, now: float) -> None:
-        """List again what is still there on a node that was unreachable."""
+        """Restore tasks that still run on a node that was unreachable."""
         for framework in self._state.frameworks.values():
             for task in [task for task in framework.unreachable.values() if task.agent_id == agent.id]:
                 del framework.unreachable[task.id]
@@ -156,7 +156,7 @@ class Agents:
         self._state.outbox.held_agents[agent.id] = None
 
     def remove_agent(self, agent_id: str, now: float, *, by_operator: bool = False) -> None:
-        """Forget a node that is gone for good; its tasks are too."""
+        """Remove an agent that is gone for good, with its tasks."""
         agent = self._state.agents.get(agent_id)
         if agent is None:
             return
@@ -183,14 +183,14 @@ class Agents:
             self._state.notify({"type": "AGENT_REMOVED", "agent_removed": body})
 
     def set_deactivated(self, agent: Agent, *, deactivated: bool) -> None:
-        """Offer an agent no more, or again, as an operator wants it."""
+        """Stop offering an agent, or offer it again, for an operator."""
         agent.is_deactivated = deactivated
         self._activity(agent)
 
     # -- pods ----------------------------------------------------------------------------------------------------------
 
     def observe(self, unit: Unit, facts: UnitFacts, now: float) -> None:
-        """Take a pod as it is now."""
+        """Update tasks by the present state of their pod."""
         unit.uid = facts.uid
         executor = unit.executor
         if executor is not None:
@@ -223,7 +223,7 @@ class Agents:
 
     def _executor_ended(self, unit: Unit, executor: Executor, exit_status: int, why: str, now: float) -> None:
         self._executors.ended(executor, exit_status, why, now, self._give_back_executor)
-        unit.executor, unit.old_executor = None, executor.info  # what is left of it are its tasks' last updates
+        unit.executor, unit.old_executor = None, executor.info  # the pod stays until all its updates are acknowledged
         framework = self._state.frameworks.get(unit.framework_id)
         unit.tasks = [task for task in unit.tasks if framework is not None and task.id in framework.tasks]
         if not unit.tasks:
@@ -237,7 +237,7 @@ class Agents:
         self._state.outbox.held_agents[executor.agent_id] = None
 
     def unit_gone(self, unit: Unit, now: float) -> None:
-        """Take notice that a pod is no more though its last states were not seen."""
+        """Handle a pod that was deleted before its last states were observed."""
         if unit.executor is not None:
             self._executor_ended(unit, unit.executor, 9, "", now)
             return
@@ -252,7 +252,7 @@ class Agents:
             self._updates.post(task, now, state=state, reason=reason, message=text, source="SOURCE_AGENT")
 
     def launch_failed(self, unit: Unit, message: str, now: float) -> None:
-        """Take notice that a pod could not be created."""
+        """Handle a pod that could not be created."""
         executor = unit.executor
         if executor is not None:
             agent = self._state.agents.get(executor.agent_id)
@@ -272,7 +272,7 @@ def _healthy(task: Task) -> bool | None:
 
 
 def unit_use(unit: Unit) -> Resources:
-    """Return what a pod's tasks and its executor hold."""
+    """Return the resources of a pod's tasks and executor."""
     total = NOTHING if unit.executor is None else unit.executor.resources.allocated(None)
     for task in unit.tasks:
         if task.has_resources:
@@ -281,7 +281,7 @@ def unit_use(unit: Unit) -> Resources:
 
 
 def spec_of(agent: Agent) -> AgentSpec:
-    """Return an agent as the allocator is given it."""
+    """Return an agent's spec for the allocator."""
     facts = agent.facts
     return AgentSpec(
         hostname=facts.hostname,

@@ -1,4 +1,4 @@
-"""Which calls are valid, in Mesos' words; first failure wins. Those of schedulers are checked further."""
+"""Validate calls with Mesos' messages; the first failure counts. Scheduler calls get further checks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BODIES = {
         "SUBSCRIBE",
     )
 }  # fmt: skip
-"""Calls that must have a body, and its field."""
+"""Field of the body for each call that must have one."""
 _UUID_BYTES = 16
 
 
@@ -26,14 +26,14 @@ class InvalidCall(StratoError):
 
 
 def kind_of(name: str, call: Json) -> str:
-    """Return what is asked for.
+    """Return the type of a call.
 
     Args:
-        name: Of the message, such as ``scheduler.Call``.
+        name: Name of the message, such as ``scheduler.Call``.
         call: The message.
 
     Raises:
-        InvalidCall: Something that is required is not there.
+        InvalidCall: Required fields are missing.
     """
     try:
         message(name).check_required(call)
@@ -49,7 +49,7 @@ def check_body(call: Json, field: str) -> None:
     """Check that a call has its body.
 
     Raises:
-        InvalidCall: It has not.
+        InvalidCall: The body is missing.
     """
     if field not in call:
         raise InvalidCall(f"Expecting '{field}' to be present")

@@ -1,7 +1,8 @@
-"""Operations that make something else of an agent's resources: what they take, and what becomes of it; pure.
+"""Operations that convert an agent's resources: the resources they consume and produce; pure.
 
-RESERVE, UNRESERVE, CREATE and DESTROY have their outcome at once. GROW_VOLUME and SHRINK_VOLUME have it later: what
-they make is in the next offer. CREATE_DISK and DESTROY_DISK are resource providers', of which no agent has any.
+Later operations of the same ACCEPT may use the results of RESERVE, UNRESERVE, CREATE and DESTROY, but not those of
+GROW_VOLUME and SHRINK_VOLUME, which are in the next offer. CREATE_DISK and DESTROY_DISK need resource providers, which
+no agent has.
 """
 
 from __future__ import annotations
@@ -22,34 +23,34 @@ from strato.interop.mesos.roles import is_subrole
 RESIZES = frozenset(("GROW_VOLUME", "SHRINK_VOLUME"))
 CONVERSIONS = frozenset(("RESERVE", "UNRESERVE", "CREATE", "DESTROY", "CREATE_DISK", "DESTROY_DISK", *RESIZES))
 _OF_VOLUMES = ("persistence", "volume")
-"""What CREATE adds to a disk, and DESTROY takes away."""
+"""Fields that CREATE adds to a disk, and DESTROY removes."""
 Outcome = tuple[Resources, Resources]
-"""What an operation takes, and what it makes of it."""
+"""The resources that an operation consumes, and those that it produces."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disks:
-    """What operations on volumes have to know of their agent."""
+    """Facts about an agent that operations on volumes need."""
 
     agent_id: str = ""
     gives_volumes: bool = True
-    """Whether tasks there can see persistent volumes."""
+    """Whether tasks there can mount persistent volumes."""
     volumes: Collection[str] = frozenset()
-    """Names of those that there are."""
+    """Names of the agent's persistent volumes."""
 
 
 class _Refused(Exception):
-    """An operation that cannot be carried out; the text is for who asked."""
+    """An operation cannot be carried out; the message is for the framework or operator."""
 
 
 def converted(operation: Json, available: Resources, role: str | None, disks: Disks) -> Outcome | str:
-    """Return what an operation takes and what it makes of it, or why it cannot be done.
+    """Return the resources that an operation consumes and produces, or why it cannot be carried out.
 
     Args:
         operation: One of `CONVERSIONS`.
-        available: What it may take.
-        role: Whose offer it is, to which the resources are allocated; None for an operator.
-        disks: Of the agent.
+        available: The resources that it may consume.
+        role: The offer's role, to which the resources are allocated; None for an operator.
+        disks: The agent's volumes.
     """
     kind = operation["type"]
     body: Json = operation.get(kind.lower(), {})
@@ -144,7 +145,7 @@ def _check_volume(kind: Kind, prefix: str) -> None:
 
 
 def _plain(kind: Kind) -> Kind:
-    """Return the disk that a volume is made of."""
+    """Return the kind of the disk without its volume."""
     disk = kind.disk
     if disk is None:
         return kind
@@ -159,7 +160,7 @@ def _plain(kind: Kind) -> Kind:
 
 
 def _one(body: Json, field: str, path: str, role: str | None) -> tuple[Kind, int] | None:
-    """Return a scalar resource that an operation names; None where there is nothing of it."""
+    """Return a scalar resource that an operation names; None if its amount is 0."""
     try:
         given = from_json([body.get(field, {})]).allocated(role)
     except InvalidInput as error:

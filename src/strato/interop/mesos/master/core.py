@@ -1,4 +1,4 @@
-"""`Master`: calls and observations in, events and effects out."""
+"""`Master`, the state machine: it takes calls and observations, and produces events and effects."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ DEFAULT_KILL_SECONDS = 3.0
 
 
 class Master:
-    """The state machine. Every method that changes something leaves what is to be written in the outbox.
+    """The state machine. Methods that change state add the writes to the cluster to the outbox.
 
     Args:
-        identity: Who it is.
-        options: How it behaves.
-        allocator: Who gets which offers.
-        new_uuid: Makes ids of streams and pods.
+        identity: Id, address and version shown to clients.
+        options: Mesos' flags.
+        allocator: Decides on offers.
+        new_uuid: Generates ids of streams and pods.
     """
 
     def __init__(
@@ -46,13 +46,13 @@ class Master:
         self.operators = Operators(self.state, self.offers, self.agents, self.frameworks, self.kill_all_on)
 
     def take_effects(self) -> Outbox:
-        """Return what is to be written since this was last asked."""
+        """Return the effects since the last call."""
         return self.state.outbox.take()
 
     # -- frameworks' calls ---------------------------------------------------------------------------------------------
 
     def call(self, framework: Framework, call: Json, now: float) -> None:
-        """Carry out a call of a framework that is subscribed; it has been checked."""
+        """Carry out a validated call of a subscribed framework."""
         kind = call["type"]
         body: Json = call.get(kind.lower(), {})
         identifier = FrameworkId(framework.id)
@@ -137,7 +137,7 @@ class Master:
             self.state.outbox.kills.append(Kill(unit.name, grace))
 
     def kill_all_on(self, agent_id: str, longest_seconds: float | None, now: float) -> None:
-        """Kill all tasks on an agent that is drained."""
+        """Kill all tasks on an agent that is being drained."""
         for framework in list(self.state.frameworks.values()):
             for task in [task for task in framework.tasks.values() if task.agent_id == agent_id]:
                 grace = _grace(task.info.get("kill_policy"))
@@ -148,41 +148,41 @@ class Master:
     # -- the cluster's observations ------------------------------------------------------------------------------------
 
     def set_agent(self, facts: AgentFacts, now: float) -> None:
-        """Take a node as it is now."""
+        """Add or update an agent by the present state of its node."""
         self.agents.set_agent(facts, now)
 
     def remove_agent(self, agent_id: str, now: float) -> None:
-        """Forget a node that is no more."""
+        """Remove the agent of a deleted node."""
         self.agents.remove_agent(agent_id, now)
 
     def observe(self, name: str, facts: UnitFacts, now: float) -> None:
-        """Take a pod of ours as it is now."""
+        """Update tasks by the present state of one of the master's pods."""
         unit = self.state.units.get(name)
         if unit is not None:
             self.agents.observe(unit, facts, now)
 
     def unit_gone(self, name: str, now: float) -> None:
-        """Take notice that a pod of ours is no more."""
+        """Handle the deletion of one of the master's pods."""
         unit = self.state.units.get(name)
         if unit is not None:
             self.agents.unit_gone(unit, now)
 
     def created(self, name: str) -> None:
-        """Take notice that a pod is there: from now on it holds its room itself."""
+        """Handle the creation of a pod, whose requests now hold its resources on the node."""
         unit = self.state.units.get(name)
         agent = self.state.agents.get(unit.agent_id) if unit is not None else None
         if agent is not None and agent.starting.pop(name, None) is not None:
             self.state.outbox.held_agents[agent.id] = None
 
     def launch_failed(self, name: str, message: str, now: float) -> None:
-        """Take notice that a pod could not be created."""
+        """Handle a pod that could not be created."""
         unit = self.state.units.get(name)
         if unit is not None:
             self.created(name)
             self.agents.launch_failed(unit, message, now)
 
     def restore_unit(self, name: str, record: records.UnitRecord) -> Unit | None:
-        """Take a pod as it was kept; None where its framework is gone, and the pod is nobody's."""
+        """Restore a pod from its record; return None if its framework is gone."""
         framework = self.state.frameworks.get(record.framework_id)
         if framework is None:
             return None
@@ -202,24 +202,24 @@ class Master:
     # -- time ----------------------------------------------------------------------------------------------------------
 
     def allocate(self, now: float, *, batch: bool) -> None:
-        """Make offers of what is free: the run over all agents, or one for what has changed."""
+        """Make offers: in a batch run over all agents, or for agents that have changed."""
         self.offers.expire(now)
         self.offers.allocate(now, batch=batch)
 
     def tick(self, now: float) -> None:
-        """Do what is due: removals of frameworks that did not come back, updates again, maintenance."""
+        """Do what is due: remove frameworks that did not reconnect, resend updates, advance maintenance."""
         self.frameworks.expire(now)
         self.updates.retry(now)
         self.operators.tick(now)
 
     def heartbeat(self) -> None:
-        """Let frameworks and operators see that the master is there."""
+        """Send heartbeats to frameworks and operators."""
         for framework in self.state.frameworks.values():
             framework.send({"type": "HEARTBEAT"})
         self.state.notify({"type": "HEARTBEAT"})
 
     def disconnect(self, stream: Stream, now: float) -> None:
-        """Take notice that somebody's stream has ended."""
+        """Handle the end of a framework's, executor's or operator's stream."""
         self.state.listeners.pop(stream, None)
         for framework in list(self.state.frameworks.values()):
             if framework.stream is stream:
@@ -231,7 +231,7 @@ class Master:
 
 
 def _own(framework: Framework, roles: Iterable[str]) -> tuple[str, ...] | None:
-    """Return those of some roles that are a framework's; empty is all, None: none of those asked for is."""
+    """Return those of the given roles that a framework has; None if it has none of them; empty means all."""
     asked = tuple(roles)
     own = tuple(role for role in asked if role in framework.roles)
     return None if asked and not own else own

@@ -1,4 +1,4 @@
-"""What is to be written to the cluster: the edge does it, in this order, before a call is answered."""
+"""Effects: writes to the cluster that the edge carries out, in this order, before a call is answered."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ class Launch:
     """A pod to create: a command task, a group, or an executor with its first task."""
 
     unit: str
-    """Name of the pod."""
+    """Name of the pod to create."""
     framework_id: str
     agent_id: str
     role: str
     tasks: tuple[Json, ...]
     """TaskInfos."""
     executor: Json | None
-    """A custom executor's ExecutorInfo; of a group, its default executor's."""
+    """ExecutorInfo of a custom executor, or of a group's default executor; None for a command task."""
     is_group: bool
     resources: Resources
-    """What all of it asks for."""
+    """Resources of all tasks and the executor."""
     user: str
 
 
@@ -37,14 +37,14 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """A pod that nobody waits for any more: all its final states are acknowledged, or its framework is gone."""
+    """A pod to delete: all its final states are acknowledged, or its framework is gone."""
 
     unit: str
 
 
 @dataclass(slots=True)
 class Outbox:
-    """Effects since it was last emptied."""
+    """Effects since the outbox was last emptied."""
 
     launches: list[Launch] = field(default_factory=list)
     kills: list[Kill] = field(default_factory=list)
@@ -54,19 +54,19 @@ class Outbox:
     saved_frameworks: dict[str, None] = field(default_factory=dict)
     removed_frameworks: dict[str, None] = field(default_factory=dict)
     held_agents: dict[str, None] = field(default_factory=dict)
-    """Agents on which other room is held than before."""
+    """Agents whose held resources have changed."""
     offered: dict[str, list[str]] = field(default_factory=dict)
-    """New offers by framework, to be announced once their room is held."""
+    """New offers by framework, to be announced once their resources are held by annotations."""
     saved_registry: bool = False
     """Whether weights, quotas, reservations, volumes or the maintenance schedule have changed."""
     volumes: dict[str, None] = field(default_factory=dict)
-    """Names of persistent volumes that were made, resized or destroyed."""
+    """Names of persistent volumes that were created, resized or destroyed."""
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in self.__slots__)
 
     def take(self) -> Outbox:
-        """Return what is in it and empty it."""
+        """Return the effects and empty the outbox."""
         taken, fresh = Outbox(), Outbox()
         for name in self.__slots__:
             setattr(taken, name, getattr(self, name))

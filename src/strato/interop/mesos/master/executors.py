@@ -29,20 +29,21 @@ class ExecutorRefused(StratoError):
 
 
 class Executors:
-    """Speaks to executors."""
+    """Sends events to executors, and handles their calls."""
 
     def __init__(self, state: State, updates: Updates) -> None:
         self._state, self._updates = state, updates
 
-    # -- to them -------------------------------------------------------------------------------------------------------
+    # -- events to executors
+    # -------------------------------------------------------------------------------------------------------
 
     def launch(self, executor: Executor, task: Task) -> None:
-        """Give an executor a task."""
+        """Send a task to an executor."""
         executor.tasks[task.id] = task
         self._send(executor, {"type": "LAUNCH", "launch": {"task": task.info}})
 
     def kill(self, executor: Executor, task: Task, policy: Json | None, now: float) -> None:
-        """Have an executor end a task; one that it has not been given yet is simply not given."""
+        """Ask an executor to kill a task; a task that has not been sent yet is dropped instead."""
         if executor.stream is None and not executor.has_subscribed:
             executor.queued = [event for event in executor.queued if _task_of(event) != task.id]
             self._updates.post(
@@ -58,12 +59,12 @@ class Executors:
         self._send(executor, {"type": "KILL", "kill": body})
 
     def message(self, executor: Executor, data: str) -> None:
-        """Pass a message on; it is lost when the executor is not there."""
+        """Pass a framework's message on; it is lost if the executor is not connected."""
         if executor.stream is not None:
             executor.stream.send({"type": "MESSAGE", "message": {"data": data}})
 
     def shut_down(self, executor: Executor) -> None:
-        """End an executor with all its tasks."""
+        """Shut an executor down with all its tasks."""
         if executor.is_shutting_down:
             return
         executor.is_shutting_down = True
@@ -77,13 +78,14 @@ class Executors:
         else:
             executor.queued.append(event)
 
-    # -- from them -----------------------------------------------------------------------------------------------------
+    # -- calls of executors
+    # -----------------------------------------------------------------------------------------------------
 
     def find(self, call: Json) -> Executor:
-        """Return whose call this is.
+        """Return the executor that makes a call.
 
         Raises:
-            ExecutorRefused: It is nobody's, or the call is not valid.
+            ExecutorRefused: The executor is unknown, or the call is not valid.
         """
         try:
             kind = kind_of("executor.Call", call)
@@ -101,7 +103,7 @@ class Executors:
         raise ExecutorRefused(400, "Executor cannot be found")
 
     def subscribe(self, executor: Executor, body: Json, stream: Stream, now: float) -> None:
-        """Give an executor its stream, and on it what has waited."""
+        """Connect an executor's stream, and send the events that were queued."""
         old, executor.stream = executor.stream, stream
         if old is not None:
             old.finish()
@@ -125,15 +127,15 @@ class Executors:
             stream.send(event)
 
     def disconnect(self, executor: Executor, stream: Stream) -> None:
-        """Take notice that a stream has ended."""
+        """Handle the end of an executor's stream."""
         if executor.stream is stream:
             executor.stream = None
 
     def update(self, executor: Executor, body: Json, now: float) -> None:
-        """Take a status update of an executor.
+        """Handle a status update of an executor.
 
         Raises:
-            ExecutorRefused: It is not valid.
+            ExecutorRefused: The update is not valid.
         """
         status: Json = body["status"]
         wrong = _problem_of_status(status)
@@ -155,14 +157,14 @@ class Executors:
     def ended(
         self, executor: Executor, exit_status: int, why: str, now: float, give_back: Callable[[Executor], None]
     ) -> None:
-        """Take notice that an executor is no more: its tasks have failed, and its framework is sent a FAILURE.
+        """Handle the end of an executor: its tasks fail, and its framework is sent a FAILURE.
 
         Args:
-            executor: Which.
-            exit_status: As wait gives it.
-            why: What its node says of that; may be empty.
+            executor: The executor.
+            exit_status: The wait status.
+            why: The node's message about the end; may be empty.
             now: The time.
-            give_back: Returns its resources.
+            give_back: Frees the executor's resources.
         """
         message = f"Executor terminated with status {exit_status}{f': {why}' if why else ''}"
         agent, framework = self._state.agents.get(executor.agent_id), self._state.frameworks.get(executor.framework_id)
@@ -186,7 +188,7 @@ class Executors:
             framework.send({"type": "FAILURE", "failure": {**body, "status": exit_status}})
 
     def heartbeat(self) -> None:
-        """Let executors see that their agent is there."""
+        """Send heartbeats to executors."""
         for agent in self._state.agents.values():
             for executor in agent.executors.values():
                 if executor.stream is not None:

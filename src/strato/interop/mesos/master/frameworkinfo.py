@@ -1,4 +1,4 @@
-"""What a framework says of itself: what is refused, in Mesos' words, and what a later subscription may change."""
+"""Validate FrameworkInfos with Mesos' messages, and decide which fields a later subscription may change."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from strato.interop.mesos import roles
 from strato.interop.mesos.quantities import to_millis
 
 _LONGEST_FAILOVER_SECONDS = (1 << 63) / 1e9
-"""What fits into 64 bits of nanoseconds."""
+"""Longest failover timeout: 64 bits of nanoseconds."""
 _IMMUTABLE = ("user", "checkpoint")
 
 
 def problem_of_info(info: Json, allowed_roles: Collection[str], *, root_allowed: bool = True) -> str | None:
-    """Return what is wrong with a FrameworkInfo, or None.
+    """Return the problem of a FrameworkInfo, or None.
 
     Args:
-        info: As it came; ``user`` and ``name`` are there.
-        allowed_roles: The only roles there are; empty allows all.
+        info: The FrameworkInfo as received; ``user`` and ``name`` must be present.
+        allowed_roles: The only roles allowed; empty allows all.
         root_allowed: Whether tasks may run as root.
     """
     multi = any(given.get("type") == "MULTI_ROLE" for given in info.get("capabilities", ()))
@@ -91,13 +91,13 @@ def _problem_of_filters(info: Json) -> str | None:
 
 
 def problem_of_suppressed(suppressed: Collection[str], subscribed: Collection[str]) -> str | None:
-    """Return what is wrong with suppressed roles, or None."""
+    """Return the problem of suppressed roles, or None."""
     foreign = [role for role in suppressed if role not in subscribed]
     return f"Suppressed roles {braced(foreign)} are not contained in the set of roles" if foreign else None
 
 
 def problem_of_change(old: Json, new: Json) -> str | None:
-    """Return what an UPDATE_FRAMEWORK may not change, or None; a subscription that changes it is taken without it."""
+    """Return the problem of an UPDATE_FRAMEWORK that changes fixed fields, or None; subscriptions ignore these."""
     for name in _IMMUTABLE:
         if old.get(name, False) != new.get(name, False):
             return f"Updating 'FrameworkInfo.{name}' is unsupported; it is {old.get(name, False)!r}"
@@ -105,7 +105,7 @@ def problem_of_change(old: Json, new: Json) -> str | None:
 
 
 def changed(old: Json, new: Json) -> Json:
-    """Return a framework's info after a new subscription: all is replaced but user, checkpoint and principal."""
+    """Return a framework's info after a new subscription, which replaces all but user, checkpoint and principal."""
     kept = {name: old[name] for name in (*_IMMUTABLE, "id", "principal") if name in old}
     return {**{name: value for name, value in new.items() if name not in _IMMUTABLE}, **kept}
 

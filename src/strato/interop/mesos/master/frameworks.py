@@ -1,4 +1,4 @@
-"""Frameworks: they subscribe, go away, come back in time or are removed."""
+"""Frameworks subscribe, disconnect, reconnect in time or are removed."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ _KILL_SECONDS = 3.0
 
 
 class UpdateRefused(StratoError):
-    """An UPDATE_FRAMEWORK that is answered with 400."""
+    """An UPDATE_FRAMEWORK is refused with status 400."""
 
 
 class Frameworks:
-    """Keeps the frameworks."""
+    """Handles subscriptions, updates and removals of frameworks."""
 
     def __init__(self, state: State, offers: Offers, updates: Updates, executors: Executors) -> None:
         self._state, self._offers, self._updates, self._executors = state, offers, updates, executors
 
-    # -- they come -----------------------------------------------------------------------------------------------------
+    # -- subscription
+    # -----------------------------------------------------------------------------------------------------
 
     def subscribe(self, call: Json, stream: Stream, stream_id: str, principal: str, now: float) -> Framework | None:
-        """Take a SUBSCRIBE; a refusal is an ERROR on the stream, after which it ends: None is returned."""
+        """Handle a SUBSCRIBE; on refusal send an ERROR on the stream, end it, and return None."""
         body: Json = call["subscribe"]
         info: Json = dict(body["framework_info"])
         suppressed = frozenset(body.get("suppressed_roles", ()))
@@ -116,7 +117,7 @@ class Frameworks:
         framework.reregistered_at = now
 
     def restore(self, framework: Framework, now: float) -> None:
-        """Take a framework as it was before the master started anew; it may come back for a while."""
+        """Restore a framework from before the master's restart; it has some time to reconnect."""
         framework.is_recovered = True
         framework.disconnected_at = now
         framework.deadline = now + max(framework.failover_seconds, self._state.options.reregister_seconds)
@@ -124,7 +125,7 @@ class Frameworks:
         self._state.allocator.add_framework(FrameworkId(framework.id), self.spec(framework), active=False)
 
     def spec(self, framework: Framework) -> FrameworkSpec:
-        """Return a framework as the allocator is given it."""
+        """Return a framework's spec for the allocator."""
         roles = tuple(framework.roles)
         return FrameworkSpec(
             roles=roles,
@@ -134,13 +135,13 @@ class Frameworks:
             offer_constraints=constraints.from_json(framework.constraints, roles),
         )
 
-    # -- they change ---------------------------------------------------------------------------------------------------
+    # -- updates -------------------------------------------------------------------------------------------------------
 
     def update(self, framework: Framework, body: Json, now: float) -> None:
-        """Take an UPDATE_FRAMEWORK.
+        """Handle an UPDATE_FRAMEWORK.
 
         Raises:
-            UpdateRefused: It is refused.
+            UpdateRefused: The update is not valid.
         """
         info: Json = dict(body["framework_info"])
         options = self._state.options
@@ -173,10 +174,10 @@ class Frameworks:
             body = {"framework": framework_json(framework)}
             self._state.notify({"type": kind, kind.lower(): body})
 
-    # -- they go -------------------------------------------------------------------------------------------------------
+    # -- removal -------------------------------------------------------------------------------------------------------
 
     def disconnect(self, framework: Framework, stream: Stream, now: float) -> None:
-        """Take notice that a framework's stream has ended; from now on it has its failover timeout to come back."""
+        """Handle the end of a framework's stream; it has its failover timeout to reconnect."""
         if framework.stream is not stream:
             return
         framework.stream = None
@@ -196,13 +197,13 @@ class Frameworks:
         framework.inverse_offers.clear()
 
     def expire(self, now: float) -> None:
-        """Remove the frameworks whose time to come back is over."""
+        """Remove the frameworks whose time to reconnect is over."""
         for framework in list(self._state.frameworks.values()):
             if framework.deadline is not None and now >= framework.deadline and not framework.is_connected:
                 self.remove(framework, now)
 
     def remove(self, framework: Framework, now: float) -> None:
-        """Remove a framework for good: its tasks are killed, and its id is never taken again."""
+        """Remove a framework for good: kill its tasks, and never accept its id again."""
         for offer in list(framework.offers.values()):
             self._offers.recover(offer)
         for executor in of_framework(self._state, framework):
@@ -252,7 +253,7 @@ def _problem_of_constraints(limits: Json | None, subscribed: tuple[str, ...]) ->
 
 
 def _minimums(filters: Json) -> dict[str, tuple[Quantities, ...]]:
-    """Return offer filters as the allocator has them: by role the alternatives of a minimum."""
+    """Convert offer filters for the allocator: the alternatives of a minimum, by role."""
     found: dict[str, tuple[Quantities, ...]] = {}
     for role, given in filters.items():
         minimum = given.get("min_allocatable_resources")

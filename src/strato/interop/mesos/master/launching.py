@@ -1,4 +1,4 @@
-"""ACCEPT: offers become tasks, operation by operation; what is left goes back with the call's filter."""
+"""ACCEPT: carry out operations on offers, such as launching tasks; free the rest, with the call's filter."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from strato.interop.mesos.wire import JSON, message
 
 @dataclass(slots=True)
 class _Room:
-    """What one ACCEPT may still use."""
+    """Resources that one ACCEPT may still use."""
 
     agent: Agent
     role: str
     left: Resources
     fresh: Resources = NOTHING
-    """What this call has reserved, or made a volume of."""
+    """Reservations and volumes that this call has made."""
 
     def use(self, resources: Resources) -> None:
         self.left -= resources
 
 
 class Launching:
-    """Carries ACCEPT calls out."""
+    """Carries out ACCEPT calls."""
 
     def __init__(self, state: State, offers: Offers, updates: Updates, executors: Executors) -> None:
         self._state, self._offers, self._updates, self._executors = state, offers, updates, executors
@@ -107,7 +107,7 @@ class Launching:
     def _drop(
         self, framework: Framework, operations: Sequence[Json], reason: str, text: str, now: float, agent_id: str = ""
     ) -> None:
-        """Answer operations that cannot be carried out because of their offers."""
+        """Report operations that cannot be carried out because their offers are not valid."""
         for operation in operations:
             for task in tasks_of(operation):
                 self._updates.answer(
@@ -120,7 +120,7 @@ class Launching:
     def operation_answer(
         self, framework: Framework, operation: Json, state: str, text: str = "", made: Resources = NOTHING
     ) -> None:
-        """Report what became of an operation, if its id asks for that."""
+        """Report the state of an operation, if it has an id, which requests that."""
         if "id" not in operation:
             return
         status: Json = {"operation_id": operation["id"], "state": state}
@@ -156,7 +156,7 @@ class Launching:
             self._state.convert(framework.id, room.agent, room.role, old, new)
             room.left -= old
             room.fresh -= old
-            if kind in RESIZES:  # what it makes is in the next offer
+            if kind in RESIZES:  # the result of a resize is only in the next offer
                 self._offers.restore(framework.id, room.agent.id, room.role, new)
             else:
                 room.left += new
@@ -250,7 +250,7 @@ class Launching:
             return
         room.use(total)
         tasks = [self._task(framework, info, room, resources_of(info, room.role)) for info in infos]
-        tasks[0].resources += own  # given back with the first task: the executor ends with its group
+        tasks[0].resources += own  # counted with the first task, as the executor ends with its group
         for task in tasks:
             task.executor_id = value_of(executor, "executor_id")
             task.group = True
@@ -273,7 +273,7 @@ class Launching:
         *,
         is_group: bool = False,
     ) -> Unit:
-        """Have a pod created."""
+        """Add a pod to the state and its creation to the outbox."""
         name = unit_name(tasks[0].id, self._state.new_uuid().hex)
         unit = Unit(name, framework.id, room.agent.id, room.role, tasks)
         unit.pod_resources = resources.allocated(None)
@@ -307,7 +307,7 @@ class Launching:
 
 
 def tasks_of(operation: Json) -> Sequence[Json]:
-    """Return the TaskInfos of a LAUNCH or LAUNCH_GROUP; of others none."""
+    """Return the TaskInfos of a LAUNCH or LAUNCH_GROUP; none for other operations."""
     if operation.get("type") == "LAUNCH":
         found: Sequence[Json] = operation.get("launch", {}).get("task_infos", ())
         return found
@@ -338,6 +338,6 @@ def _fields(asked: Asked) -> Json:
 
 
 def unit_name(task_id: str, unique: str) -> str:
-    """Return the name of a task's pod: what of its id may be in a name, and something of its own."""
+    """Return the name of a task's pod: the valid characters of the task's id, and a unique suffix."""
     readable = "".join(char if char.isascii() and char.isalnum() else "-" for char in task_id.lower())[:40].strip("-")
     return f"{readable or 'task'}-{unique[:10]}"

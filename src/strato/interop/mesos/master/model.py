@@ -1,4 +1,4 @@
-"""What the master knows: agents, frameworks, offers, tasks and executors."""
+"""The master's objects: agents, frameworks, offers, tasks and executors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Stream(Protocol):
     """The connection on which a framework or an executor receives events."""
 
     def send(self, event: Json) -> None:
-        """Send an event; nothing happens when the other end is gone."""
+        """Send an event; ignored after the client has gone."""
 
     def finish(self, *, delayed: bool = False) -> None:
         """End after what was sent; a second later where the client would come back at once."""
@@ -33,54 +33,54 @@ class Stream(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AgentFacts:
-    """A node as the cluster has it now."""
+    """Present state of a node."""
 
     id: str
     node: str
     hostname: str
     ip: str
     total: Resources
-    """What is offered or used by tasks: without what others hold."""
+    """Resources for offers and tasks: the node's without those that other pods request."""
     attributes: tuple[tuple[str, str], ...] = ()
     region: str = ""
     zone: str = ""
     is_ready: bool = True
     is_schedulable: bool = True
     gives_volumes: bool = True
-    """Whether its pods see persistent volumes."""
+    """Whether its pods can mount persistent volumes."""
 
 
 @dataclass(slots=True, eq=False)
 class Agent:
-    """An agent: a node that is offered."""
+    """An agent: a node whose resources are offered."""
 
     facts: AgentFacts
     registered_at: float
     is_connected: bool = True
     """Whether its node is ready."""
     is_deactivated: bool = False
-    """Whether an operator wants no offers of it."""
+    """Whether an operator has stopped offers of it."""
     is_drained_for_good: bool = False
     """Whether it is to be marked gone once it is drained."""
     unreachable_at: float | None = None
     offers: dict[str, Offer] = field(default_factory=dict)
     executors: dict[tuple[str, str], Executor] = field(default_factory=dict)
-    """By framework and executor id."""
+    """Executors by framework and executor id."""
     starting: dict[str, Resources] = field(default_factory=dict)
-    """Pods that are not created yet, and what they will ask for."""
+    """Resources that pods not created yet will request, by pod."""
     unavailability: Json | None = None
     converted_from: Resources = NOTHING
     converted_to: Resources = NOTHING
-    """What dynamic reservations and volumes have made of which part of its resources."""
+    """The dynamic reservations and volumes into which part of its resources was converted."""
 
     @property
     def total(self) -> Resources:
-        """All it has, reserved or not."""
+        """All its resources, reserved or not."""
         return self.facts.total - self.converted_from + self.converted_to
 
     @property
     def id(self) -> str:
-        """Its id, which it keeps for as long as its node exists."""
+        """The agent's id, which is constant while its node exists."""
         return self.facts.id
 
     @property
@@ -91,22 +91,22 @@ class Agent:
 
 @dataclass(slots=True, eq=False)
 class Offer:
-    """Room on one agent that one framework may use."""
+    """Resources of one agent that one framework may use."""
 
     id: str
     framework_id: str
     agent_id: str
     role: str
     resources: Resources
-    """Allocated to the role."""
+    """The offered resources, allocated to the role."""
     made_at: float
     is_announced: bool = False
-    """Whether the framework has been sent it."""
+    """Whether the offer has been sent to the framework."""
 
 
 @dataclass(slots=True, eq=False)
 class Task:
-    """A task that the master lists: not terminal, or terminal and not acknowledged."""
+    """A task that is not terminal, or whose terminal state is not acknowledged yet."""
 
     id: str
     framework_id: str
@@ -115,21 +115,21 @@ class Task:
     role: str
     resources: Resources
     executor_id: str = ""
-    """Of a custom executor; empty for command tasks."""
+    """Id of the task's custom executor; empty for command tasks."""
     group: bool = False
     """Whether it was launched in a group."""
     unit: str = ""
-    """The pod that it runs in, or its executor does."""
+    """Name of the pod in which the task, or its executor, runs."""
     state: str = "TASK_STAGING"
-    """The newest that the master knows."""
+    """The newest state that the master knows."""
     statuses: list[Json] = field(default_factory=list)
-    """One per state, newest last."""
+    """Statuses, one per state, newest last."""
     pending: deque[Json] = field(default_factory=deque)
-    """Updates to be acknowledged, in order; only the first is on its way."""
+    """Updates to be acknowledged, in order; only the first one has been sent."""
     retry_at: float = 0.0
     retry_seconds: float = 0.0
     has_resources: bool = True
-    """Whether its resources are still counted."""
+    """Whether the allocator still counts its resources."""
     kill_wanted: bool = False
     killing_reason: str = ""
     executor_uuid: str = ""
@@ -142,7 +142,7 @@ class Task:
 
 @dataclass(slots=True, eq=False)
 class Executor:
-    """A custom executor on an agent; its pod is the first task's."""
+    """A custom executor on an agent; it runs in the pod created for its first task."""
 
     id: str
     framework_id: str
@@ -152,7 +152,7 @@ class Executor:
     unit: str
     stream: Stream | None = None
     queued: list[Json] = field(default_factory=list)
-    """Events for it until it subscribes."""
+    """Events to send once it subscribes."""
     tasks: dict[str, Task] = field(default_factory=dict)
     has_subscribed: bool = False
     is_shutting_down: bool = False
@@ -160,11 +160,11 @@ class Executor:
 
 @dataclass(slots=True, eq=False)
 class Framework:
-    """A framework that is subscribed, or may come back."""
+    """A framework that is subscribed, or may reconnect."""
 
     id: str
     info: Json
-    """Its FrameworkInfo, with id."""
+    """FrameworkInfo, with the id."""
     registered_at: float
     reregistered_at: float
     suppressed: frozenset[str] = frozenset()
@@ -173,7 +173,7 @@ class Framework:
     stream: Stream | None = None
     stream_id: str = ""
     is_recovered: bool = False
-    """Whether the master knows it only from before its own start."""
+    """Whether it has not reconnected since the master's restart."""
     disconnected_at: float | None = None
     deadline: float | None = None
     """When it is removed unless it has subscribed again."""
@@ -183,7 +183,7 @@ class Framework:
     completed: deque[Task] = field(default_factory=lambda: deque(maxlen=MOST_COMPLETED_TASKS))
     unreachable: dict[str, Task] = field(default_factory=dict)
     inverse_offers: dict[str, str] = field(default_factory=dict)
-    """Inverse offer to agent."""
+    """Agent by id of the inverse offer."""
 
     @property
     def is_connected(self) -> bool:
@@ -199,12 +199,12 @@ class Framework:
 
     @property
     def failover_seconds(self) -> float:
-        """How long it may be away."""
+        """How long it may be disconnected."""
         return float(self.info.get("failover_timeout", 0.0))
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """What it can do."""
+        """Its capabilities."""
         return frozenset(given["type"] for given in self.info.get("capabilities", ()) if "type" in given)
 
     def has(self, capability: str) -> bool:
@@ -212,12 +212,12 @@ class Framework:
         return capability in self.capabilities
 
     def send(self, event: Json) -> None:
-        """Send it an event; nothing while it is away."""
+        """Send an event to the framework; ignored while it is disconnected."""
         if self.stream is not None:
             self.stream.send(event)
 
     def state_for(self, state: str) -> str:
-        """Return a state as the framework knows it."""
+        """Return a task's state in terms that the framework's capabilities allow."""
         return "TASK_LOST" if state in LOST_FOR_SHORT and not self.has("PARTITION_AWARE") else state
 
 
@@ -227,7 +227,7 @@ def value_of(holder: Mapping[str, Json] | Json, name: str) -> str:
 
 
 def used_by(tasks: Mapping[str, Task]) -> Resources:
-    """Return what tasks hold."""
+    """Return the resources that tasks hold."""
     total = NOTHING
     for task in tasks.values():
         if task.has_resources:

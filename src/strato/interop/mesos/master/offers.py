@@ -1,4 +1,4 @@
-"""Offers: made of what the allocator gives, shown when their room is held, and taken back."""
+"""Offers: created from allocations, announced once their resources are held on the node, and rescinded."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from strato.interop.mesos.specs import AgentId, FrameworkId
 
 
 class Offers:
-    """Keeps the offers of all frameworks."""
+    """Maintains the offers of all frameworks."""
 
     def __init__(self, state: State) -> None:
         self._state = state
 
-    # -- made ----------------------------------------------------------------------------------------------------------
+    # -- creation
+    # ----------------------------------------------------------------------------------------------------------
 
     def allocate(self, now: float, *, batch: bool) -> None:
-        """Make offers of what the allocator gives now; they are announced once their room is held.
+        """Run the allocator and create offers, which are announced once their resources are held.
 
         Args:
             now: The instant.
-            batch: Whether it is the run over all agents; otherwise one for what has changed.
+            batch: Whether to run over all agents, not only those that have changed.
         """
         state = self._state
         run = state.allocator.allocate if batch else state.allocator.allocate_pending
@@ -59,7 +60,7 @@ class Offers:
         return {"scheme": self._state.identity.scheme, "address": address, "path": f"/slave({facts.node})"}
 
     def announce(self, framework_id: str, offer_ids: Iterable[str]) -> None:
-        """Send a framework the offers of one allocation, as far as they are still there."""
+        """Send a framework those offers of one allocation that still exist."""
         framework = self._state.frameworks.get(framework_id)
         if framework is None:
             return
@@ -96,16 +97,16 @@ class Offers:
             shown["allocation_info"] = {"role": offer.role}
         return shown
 
-    # -- taken back ----------------------------------------------------------------------------------------------------
+    # -- removal -------------------------------------------------------------------------------------------------------
 
     def take(self, offer: Offer) -> None:
-        """Drop an offer; its resources stay allocated until they are given back or used."""
+        """Remove an offer; its resources stay allocated until they are used or freed."""
         self._state.frameworks[offer.framework_id].offers.pop(offer.id, None)
         self._state.agents[offer.agent_id].offers.pop(offer.id, None)
         self._state.outbox.held_agents[offer.agent_id] = None
 
     def recover(self, offer: Offer, refusal: float | None = None, now: float = 0.0) -> None:
-        """Drop an offer and give its resources back, with a filter of so many seconds from now on or without."""
+        """Remove an offer and free its resources, with a filter of ``refusal`` seconds from now or without one."""
         self.take(offer)
         self.restore(offer.framework_id, offer.agent_id, offer.role, offer.resources, refusal, now)
 
@@ -118,14 +119,14 @@ class Offers:
         refusal: float | None = None,
         now: float = 0.0,
     ) -> None:
-        """Give resources back to the allocator, with a filter or without."""
+        """Return resources to the allocator, with a filter or without."""
         if resources:
             self._state.allocator.recover_resources(
                 FrameworkId(framework_id), AgentId(agent_id), role, resources, now=now, refuse_seconds=refusal
             )
 
     def rescind(self, offers: Sequence[Offer]) -> None:
-        """Take offers back and say so."""
+        """Remove offers and send RESCIND for them."""
         for offer in offers:
             framework = self._state.frameworks[offer.framework_id]
             self.recover(offer)
@@ -134,7 +135,7 @@ class Offers:
                 framework.send({"type": "RESCIND", "rescind": {"offer_id": {"value": offer.id}}})
 
     def decline(self, framework: Framework, offer_ids: Iterable[Json], filters: Json | None, now: float) -> None:
-        """Give offers back with a filter; unknown ids are ignored."""
+        """Free declined offers with a filter; unknown ids are ignored."""
         seconds = refuse_seconds(filters)
         for item in offer_ids:
             offer = framework.offers.get(item.get("value", ""))
@@ -143,7 +144,7 @@ class Offers:
                 self.recover(offer, seconds, now)
 
     def expire(self, now: float) -> None:
-        """Rescind what has not been answered for too long."""
+        """Rescind offers that were not answered in time."""
         longest = self._state.options.offer_timeout_seconds
         if longest is None:
             return
@@ -151,19 +152,20 @@ class Offers:
             self.rescind([offer for offer in list(framework.offers.values()) if now - offer.made_at >= longest])
 
     def give_back(self, task: Task) -> None:
-        """Give a task's resources back, once."""
+        """Free a task's resources; repeated calls do nothing."""
         if task.has_resources:
             task.has_resources = False
             self.restore(task.framework_id, task.agent_id, task.role, task.resources)
             self._state.outbox.held_agents[task.agent_id] = None
 
-    # -- held ----------------------------------------------------------------------------------------------------------
+    # -- held resources
+    # ----------------------------------------------------------------------------------------------------------
 
     def held(self, agent: Agent) -> Resources:
-        """Return what nobody else may use on an agent though no pod asks for it.
+        """Return the resources to be held by an annotation of the agent's node, because no pod requests them.
 
-        These are its offers, pods that are not created yet, and the tasks of executors but for the first one, whose
-        resources their pod asks for.
+        These are those of offers, of pods not created yet, and of executors' tasks except the first one, whose
+        resources the executor's pod requests.
         """
         total = NOTHING
         for offer in agent.offers.values():
@@ -182,7 +184,7 @@ class Offers:
 
 
 def agent_extras(agent: Agent) -> Json:
-    """Return an agent's attributes and domain, as far as it has any."""
+    """Return those of the fields attributes and domain that an agent has."""
     facts = agent.facts
     shown: Json = {}
     if facts.attributes:

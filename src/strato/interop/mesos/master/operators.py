@@ -1,4 +1,4 @@
-"""What operators change: weights, quotas, reservations, maintenance, draining, agents that are gone."""
+"""Calls by which operators change weights, quotas, reservations, maintenance, draining and gone agents."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KillAll = Callable[[str, float | None, float], None]
 
 
 class OperatorRefused(StratoError):
-    """A call that is refused; ``status`` is HTTP's."""
+    """A call is refused; ``status`` is the HTTP status."""
 
     def __init__(self, message: str, status: int = 400) -> None:
         self.status = status
@@ -32,17 +32,17 @@ class OperatorRefused(StratoError):
 
 
 class Operators:
-    """Carries out what operators ask for."""
+    """Carries out operators' calls."""
 
     def __init__(self, state: State, offers: Offers, agents: Agents, frameworks: Frameworks, kill_all: KillAll) -> None:
         self._state, self._offers, self._agents, self._frameworks = state, offers, agents, frameworks
         self._kill_all = kill_all
 
     def call(self, call: Json, now: float) -> None:
-        """Carry out a call that changes something.
+        """Carry out a call that changes state.
 
         Raises:
-            OperatorRefused: It cannot be done, or there is no such call.
+            OperatorRefused: The call cannot be carried out, or does not exist.
         """
         kind = call["type"]
         body: Json = call.get(kind.lower(), {})
@@ -98,7 +98,7 @@ class Operators:
     # -- weights and quota ---------------------------------------------------------------------------------------------
 
     def update_weights(self, infos: list[Json] | tuple[Json, ...]) -> None:
-        """Set weights; where one is a framework's, all offers are rescinded, as all shares have changed."""
+        """Set weights; if a framework has one of the roles, rescind all offers, as all shares have changed."""
         if not infos:
             raise OperatorRefused("Failed to validate update weights request: no weights are given")
         for info in infos:
@@ -120,7 +120,7 @@ class Operators:
                 self._offers.rescind(list(framework.offers.values()))
 
     def update_quotas(self, configs: list[Json] | tuple[Json, ...], *, force: bool) -> None:
-        """Set quotas by role; a quota without guarantees and limits removes one."""
+        """Set quotas by role; one without guarantees and limits removes the role's quota."""
         read = [(config, self._quota(config, force=force)) for config in configs]
         for config, quota in read:
             role = config["role"]
@@ -174,7 +174,7 @@ class Operators:
     # -- maintenance ---------------------------------------------------------------------------------------------------
 
     def set_schedule(self, schedule: Json) -> None:
-        """Take a maintenance schedule: machines in a window are drained, and their frameworks are asked to leave."""
+        """Set the maintenance schedule: machines in it are draining, and frameworks get inverse offers for them."""
         self._state.schedule = schedule
         self._state.outbox.saved_registry = True
         for agent in self._state.agents.values():
@@ -202,7 +202,7 @@ class Operators:
         self._state.allocator.update_unavailability(AgentId(agent.id), _window(unavailability))
 
     def set_down(self, machines: list[Json] | tuple[Json, ...], now: float, *, down: bool) -> None:
-        """Take machines down, or up again; an agent that is down is offered no more and its tasks are killed."""
+        """Mark machines as down, or up again; a down agent is not offered, and its tasks are killed."""
         for machine in machines:
             known = [other for other in self._state.down_machines if _same(other, machine)]
             if down and not known:
@@ -227,7 +227,7 @@ class Operators:
         self._kill_all(agent.id, longest, now)
 
     def tick(self, now: float) -> None:
-        """Mark agents gone that are drained for good and empty; give new agents their window."""
+        """Mark empty agents gone that were drained for that; set the windows of new agents."""
         for agent in list(self._state.agents.values()):
             if agent.unavailability is None and self._state.schedule:
                 self._apply_window(agent)
@@ -236,7 +236,7 @@ class Operators:
                 self._state.outbox.saved_registry = True
 
     def inverse_offers_answered(self, framework: Framework, body: Json, now: float, *, accepted: bool) -> None:
-        """Take a framework's answers to inverse offers."""
+        """Record a framework's answers to inverse offers."""
         status = InverseOfferStatus.ACCEPT if accepted else InverseOfferStatus.DECLINE
         for item in body.get("inverse_offer_ids", ()):
             agent_id = framework.inverse_offers.pop(item.get("value", ""), None)
@@ -247,7 +247,7 @@ class Operators:
                 )  # fmt: skip
 
     def restore(self, weights: dict[str, float], configs: dict[str, Json], schedule: Json) -> None:
-        """Take what was kept before the master started anew."""
+        """Restore weights, quotas and schedule after a restart of the master."""
         for role, weight in weights.items():
             self._state.weights[role] = weight
             self._state.allocator.set_weight(role, weight)
@@ -258,7 +258,7 @@ class Operators:
 
 
 def old_quota(request: Json) -> Json:
-    """Return a QuotaRequest of the old form: what it guarantees is also the limit."""
+    """Convert a QuotaRequest of the old form, whose guarantee is also the limit."""
     amounts = {item.get("name", ""): item.get("scalar", {"value": 0}) for item in request.get("guarantee", ())}
     return {"role": request.get("role", ""), "guarantees": amounts, "limits": amounts}
 

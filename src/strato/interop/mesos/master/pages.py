@@ -18,7 +18,7 @@ DEFAULT_TASKS = 100
 
 
 def resources_map(resources: Resources) -> Json:
-    """Return resources as a map by name; the four common scalars are always there."""
+    """Return resources as a map by name, which always contains the four common scalars."""
     shown: Json = dict.fromkeys(_ALWAYS, 0)
     for name, amount in resources.non_revocable().scalars().items():
         shown[name] = amount / 1000
@@ -130,7 +130,7 @@ def _offer(state: State, offer_id: str, shown: Framework) -> Json:
 
 
 def slave(state: State, agent: Agent, used: Resources) -> Json:
-    """Return an agent; ``used`` is what its tasks hold."""
+    """Return an agent; ``used`` are the resources of its tasks."""
     facts = agent.facts
     return {
         "id": agent.id,
@@ -222,7 +222,7 @@ def roles(state: State) -> Json:
 
 
 def _consumed(state: State, role: str, held: Resources) -> Json:
-    """Return what counts against a role's quota: of a role below others, which has none, what it holds."""
+    """Return a top-level role's consumption of its quota; for a role below it, which has no quota, its allocations."""
     if "/" in role:
         return resources_map(held)
     return {name: millis / 1000 for name, millis in state.allocator.quota_consumed(role).items()}

@@ -1,7 +1,8 @@
-"""What of frameworks and pods is kept in the cluster, so that a master that starts anew goes on where the last one was.
+"""Records of frameworks and pods in the cluster, from which a restarted master restores its state.
 
-A framework is its info and what it last wanted. A pod's record are its TaskInfos and how far each is acknowledged;
-states of command tasks are read off the pod itself, those of an executor's tasks are in the record.
+A framework's record has its info, suppressed roles and offer constraints. A pod's record has its TaskInfos and the
+acknowledged state of each. The present states of command tasks are derived from the pod itself; those of an executor's
+tasks are in the record.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from strato.interop.mesos.resources import NOTHING
 
 
 class FrameworkRecord(msgspec.Struct, omit_defaults=True):
-    """A framework as it is kept."""
+    """Record of a framework."""
 
     info: Json
     registered_at: float
@@ -31,13 +32,13 @@ class FrameworkRecord(msgspec.Struct, omit_defaults=True):
 
 
 class TaskRecord(msgspec.Struct, omit_defaults=True):
-    """A task as it is kept."""
+    """Record of a task."""
 
     info: Json
     state: str = "TASK_STAGING"
-    """The newest that is acknowledged; of an executor's task the newest that is known."""
+    """The newest acknowledged state; for an executor's task the newest known one."""
     pending: list[Json] = []
-    """Of an executor's task: what is not acknowledged."""
+    """Unacknowledged updates of an executor's task."""
     statuses: list[Json] = []
     kill: str = ""
     """Why it was killed, if it was: a reason, or ``wanted``."""
@@ -45,23 +46,23 @@ class TaskRecord(msgspec.Struct, omit_defaults=True):
 
 
 class UnitRecord(msgspec.Struct, omit_defaults=True):
-    """A pod as it is kept in an annotation of it."""
+    """Record of a pod, stored in its annotation."""
 
     framework_id: str
     agent_id: str
     role: str
     tasks: list[TaskRecord]
     asked: list[Json]
-    """What the pod itself asks for."""
+    """Resources that the pod requests."""
     executor: Json | None = None
     is_group: bool = False
     has_subscribed: bool = False
     has_ended: bool = False
-    """Whether the executor is known to have ended."""
+    """Whether the executor has ended."""
 
 
 def framework_record(framework: Framework) -> FrameworkRecord:
-    """Return what is kept of a framework."""
+    """Return the record of a framework."""
     return FrameworkRecord(
         framework.info,
         framework.registered_at,
@@ -73,7 +74,7 @@ def framework_record(framework: Framework) -> FrameworkRecord:
 
 
 def restored_framework(record: FrameworkRecord) -> Framework:
-    """Return a framework as it was kept."""
+    """Return a framework restored from its record."""
     framework = Framework(
         value_of(record.info, "id"),
         record.info,
@@ -87,7 +88,7 @@ def restored_framework(record: FrameworkRecord) -> Framework:
 
 
 def unit_record(unit: Unit, executor: Json | None) -> UnitRecord:
-    """Return what is kept of a pod; ``executor`` is its ExecutorInfo, of a group the default executor's."""
+    """Return the record of a pod; ``executor`` is its ExecutorInfo, for a group the default executor's."""
     of_executor = executor is not None and not unit.is_group
     return UnitRecord(
         unit.framework_id,
@@ -112,7 +113,7 @@ def _task_record(task: Task, *, of_executor: bool) -> TaskRecord:
 
 
 def restored_unit(name: str, record: UnitRecord) -> Unit:
-    """Return a pod as it was kept; its tasks are listed by the caller."""
+    """Return a pod restored from its record; the caller adds its tasks to their framework."""
     unit = Unit(name, record.framework_id, record.agent_id, record.role, [])
     unit.pod_resources = from_json(record.asked)
     executor_id = value_of(record.executor, "executor_id") if record.executor else ""
@@ -146,5 +147,5 @@ def restored_unit(name: str, record: UnitRecord) -> Unit:
 
 
 def encode(record: Any) -> str:
-    """Return a record as it is written."""
+    """Return a record as JSON text."""
     return msgspec.json.encode(record).decode()

@@ -1,9 +1,9 @@
 """Sandboxes of tasks and executors as paths, which LIST_FILES and READ_FILE name: pure.
 
 As on Mesos' agents a sandbox has two paths: ``/framework/F/executor/E/latest``, and the agent's directory
-``/var/lib/mesos/slaves/A/frameworks/F/executors/E/runs/C``, where C is the name of the pod. Of a command task E is the
-task's id. In it are ``stdout``, which is the log of the container with both of its streams, and the persistent volumes
-whose path is below the sandbox; of a group, each task has these in ``tasks/T``.
+``/var/lib/mesos/slaves/A/frameworks/F/executors/E/runs/C``, where C is the name of the pod. For a command task, E is
+the task's id. A sandbox contains ``stdout``, which is the container's log of both streams, and the persistent volumes
+whose path is below the sandbox; in a group, each task has these in ``tasks/T``.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ class LogPlace:
 
 @dataclass(frozen=True, slots=True)
 class VolumePlace:
-    """Something in a persistent volume."""
+    """A file or directory in a persistent volume."""
 
     volume: str
     path: str
-    """Below the volume; empty is the volume itself. Whoever asks has made it up."""
+    """Path below the volume; empty is the volume itself. Untrusted, as clients choose it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A directory that is made of others."""
+    """A virtual directory, which contains logs, volumes or further directories."""
 
     entries: dict[str, Place] = field(default_factory=dict)
 
@@ -50,13 +50,13 @@ Place = LogPlace | VolumePlace | Folder
 
 
 def directory_of(unit: Unit) -> str:
-    """Return the sandbox of a pod as a directory of its agent."""
+    """Return the path of a pod's sandbox in the agent's work directory."""
     owner = f"{WORK_DIR}/slaves/{unit.agent_id}/frameworks/{unit.framework_id}"
     return f"{owner}/executors/{executor_of(unit)}/runs/{unit.name}"
 
 
 def executor_of(unit: Unit) -> str:
-    """Return the id of a pod's executor: of a command task the task's."""
+    """Return the id of a pod's executor; for a command task, the task's id."""
     if unit.executor is not None:
         return unit.executor.id
     info = unit.default_executor or unit.old_executor
@@ -66,12 +66,12 @@ def executor_of(unit: Unit) -> str:
 
 
 def find(state: State, path: str, agent_id: str = "") -> Place | None:
-    """Return what a path names, None for nothing.
+    """Return the file or directory that a path names; None if there is none.
 
     Args:
-        state: What the master knows.
-        path: As it was given.
-        agent_id: The only agent whose sandboxes are looked at; empty is every one.
+        state: The master's state.
+        path: The path as the client gave it.
+        agent_id: The only agent whose sandboxes are searched; empty searches all.
     """
     if len(path) > _MOST_LETTERS or "\0" in path:
         return None
@@ -126,7 +126,7 @@ def _of_container(unit: Unit, container: str, resources: Resources) -> Folder:
         within = folder
         for each in above:
             below = within.entries.setdefault(each, Folder())
-            if not isinstance(below, Folder):  # one volume in another one
+            if not isinstance(below, Folder):  # a volume mounted inside another one
                 break
             within = below
         else:

@@ -1,4 +1,4 @@
-"""What the parts of the master share."""
+"""The state that the parts of the master share."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ HEARTBEAT_SECONDS = 15.0
 VERSION = "1.11.0"
 """The version of Mesos whose API this is; clients read digits and dots only."""
 _TASKS = uuid.UUID("5d3b1c6c-5b0f-5a39-8d5b-0f6f2f0c3d1e")
-"""Namespace of the ids of status updates: a master that starts again gives an update the same id."""
+"""UUID namespace of status updates' ids, so that a restarted master gives an update the same id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MasterOptions:
-    """How a master behaves; names and defaults are Mesos' flags'."""
+    """Options of a master, with the names and defaults of Mesos' flags."""
 
     allocation_interval_seconds: float = 1.0
     offer_timeout_seconds: float | None = None
-    """After how long an offer that is not answered is rescinded; None never rescinds: a framework may hoard offers."""
+    """Time after which an unanswered offer is rescinded; with None a framework may hold offers for ever."""
     roles: frozenset[str] = frozenset()
-    """The only roles there are; empty allows all."""
+    """The only roles allowed; empty allows all."""
     root_submissions: bool = True
     filter_gpu_resources: bool = True
     min_allocatable_resources: tuple[str, ...] = ("cpus:0.01", "mem:32")
     fair_sharing_excluded: frozenset[str] = frozenset()
     reregister_seconds: float = 600.0
-    """How long a framework has at least to come back after the master itself has started anew."""
+    """Least time that a framework has to reconnect after a restart of the master."""
     cluster: str = ""
     """Name shown to operators."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MasterIdentity:
-    """Who the master is: what clients are shown of it."""
+    """Id, address and version of the master, as shown to clients."""
 
     id: str
     hostname: str
@@ -59,15 +59,15 @@ class MasterIdentity:
     port: int
     started_at: float
     scheme: str = "http"
-    """Of the addresses that frameworks are shown."""
+    """Scheme of the addresses shown to frameworks."""
 
     @property
     def pid(self) -> str:
-        """Its name as a process of Mesos'."""
+        """The master's name as a libprocess process (``master@IP:PORT``)."""
         return f"master@{self.ip}:{self.port}"
 
     def to_info(self) -> Json:
-        """Return it as MasterInfo."""
+        """Return the identity as MasterInfo."""
         octets = self.ip.split(".")
         number = int.from_bytes(bytes(map(int, reversed(octets))), "big") if len(octets) == 4 else 0
         return {
@@ -84,25 +84,25 @@ class MasterIdentity:
 
 @dataclass(slots=True, eq=False)
 class Unit:
-    """A pod of ours: a command task, a group of tasks, or an executor with its tasks."""
+    """One of the master's pods: a command task, a group of tasks, or an executor with its tasks."""
 
     name: str
     framework_id: str
     agent_id: str
     role: str
     tasks: list[Task]
-    """In the order of its containers; of an executor those that it was ever given and are not forgotten."""
+    """Tasks in the order of the containers; for an executor, all its tasks that are not forgotten."""
     executor: Executor | None = None
     default_executor: Json | None = None
-    """Of a group."""
+    """ExecutorInfo of a group's default executor."""
     old_executor: Json | None = None
-    """Info of the executor that was there and has ended."""
+    """ExecutorInfo of the pod's executor after it has ended."""
     uid: str = ""
-    """Of the pod, once it is there."""
+    """Uid of the pod, once it has been created."""
     pod_resources: Resources = NOTHING
-    """What the pod itself asks for."""
+    """Resources that the pod requests."""
     grace_seconds: float | None = None
-    """Of the shortest kill so far."""
+    """Shortest grace period of kills so far; None without a kill."""
 
     @property
     def is_group(self) -> bool:
@@ -112,7 +112,7 @@ class Unit:
 
 @dataclass(slots=True, eq=False)
 class State:
-    """All that the master knows, and where it says what is to be done."""
+    """The master's state, and its outbox of effects."""
 
     identity: MasterIdentity
     options: MasterOptions
@@ -125,31 +125,31 @@ class State:
     _units_on: dict[str, dict[str, Unit]] = field(default_factory=dict)
     outbox: Outbox = field(default_factory=Outbox)
     listeners: dict[Stream, None] = field(default_factory=dict)
-    """Operators' event streams."""
+    """Event streams of operators."""
     weights: dict[str, float] = field(default_factory=dict)
     quotas: dict[str, Json] = field(default_factory=dict)
-    """By role: guarantees and limits, as on the wire."""
+    """Guarantees and limits by role, as on the wire."""
     gone_agents: dict[str, float] = field(default_factory=dict)
     """Agents that an operator has marked gone, with the time."""
     schedule: Json = field(default_factory=dict)
     """The maintenance schedule."""
     down_machines: list[Json] = field(default_factory=list)
     conversions: dict[str, tuple[Resources, Resources]] = field(default_factory=dict)
-    """By agent that is not there yet, what of it has become what before the master started anew."""
+    """Conversions of resources before the restart, by agent, for agents not seen since."""
     volumes: dict[str, Volume] = field(default_factory=dict)
     """Persistent volumes of all agents, by name."""
     numbers: dict[str, int] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)
     is_recovering: bool = False
-    """Whether agents may still have to be read after a start."""
+    """Whether the master is still reading agents after a restart."""
 
     def convert(self, framework_id: str, agent: Agent, role: str, old: Resources, new: Resources) -> None:
-        """Turn what a framework holds of an agent into something else: reserved, a volume, or neither again."""
+        """Convert resources of an agent that a framework holds: reserve, create a volume, or undo that."""
         self.allocator.convert_held(FrameworkId(framework_id), AgentId(agent.id), role, old, new)
         self.note_conversion(agent, old, new)
 
     def note_conversion(self, agent: Agent, old: Resources, new: Resources) -> None:
-        """Remember what of an agent has become what."""
+        """Record a conversion of an agent's resources."""
         agent.converted_from += old.allocated(None)
         agent.converted_to += new.allocated(None)
         both = agent.converted_from - (agent.converted_from - agent.converted_to)
@@ -159,7 +159,7 @@ class State:
         self.set_volumes({**dict.fromkeys(gone), **made})
 
     def set_volumes(self, changed: Mapping[str, Volume | None]) -> None:
-        """Take notice of persistent volumes by name: made, of another size, or destroyed."""
+        """Update persistent volumes by name: created, resized, or destroyed."""
         for name, volume in changed.items():
             if volume is None:
                 self.volumes.pop(name, None)
@@ -168,16 +168,16 @@ class State:
             self.outbox.volumes[name] = None
 
     def disks(self, agent: Agent) -> Disks:
-        """Return what operations on volumes have to know of an agent."""
+        """Return the facts about an agent that operations on volumes need."""
         return Disks(agent.id, agent.facts.gives_volumes, volumes_of(agent.id, agent.converted_to).keys())
 
     def add_unit(self, unit: Unit) -> None:
-        """Know a pod."""
+        """Add a pod."""
         self.units[unit.name] = unit
         self._units_on.setdefault(unit.agent_id, {})[unit.name] = unit
 
     def drop_unit(self, name: str) -> Unit | None:
-        """Forget a pod and return it, if it was known."""
+        """Remove and return a pod; None if it is unknown."""
         unit = self.units.pop(name, None)
         if unit is not None:
             self._units_on[unit.agent_id].pop(name, None)
@@ -194,7 +194,7 @@ class State:
         return number
 
     def count(self, name: str) -> None:
-        """Count something for the metrics."""
+        """Increase a counter of the metrics."""
         self.counters[name] = self.counters.get(name, 0) + 1
 
     def notify(self, event: Json) -> None:
@@ -204,5 +204,5 @@ class State:
 
 
 def update_uuid(unit_uid: str, task_id: str, what: str) -> uuid.UUID:
-    """Return the id of a status update; the same update has the same id in every master."""
+    """Return the id of a status update, which is the same in every master."""
     return uuid.uuid5(_TASKS, f"{unit_uid}/{task_id}/{what}")

@@ -1,4 +1,4 @@
-"""What tasks and executors say of themselves: what is refused, in Mesos' words."""
+"""Validate TaskInfos and ExecutorInfos with Mesos' messages."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from strato.interop.mesos.wire import MissingFields, message
 
 LONGEST_ID = 255
 MOST_TASK_BYTES = 192 * 1024
-"""Of a TaskInfo in JSON: it is kept in an annotation of its pod, which holds 256 KiB."""
+"""Largest TaskInfo in JSON, as it is stored in an annotation of its pod, and annotations hold 256 KiB."""
 _LIMITED = frozenset(("cpus", "mem"))
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is known when a task is checked."""
+    """The context in which a task is validated."""
 
     framework_id: str
     agent_id: str
     role: str
     taken_ids: Callable[[str], str | None]
-    """Why an id cannot be used again, or None."""
+    """Returns why a task id cannot be used again, or None."""
     executors: Mapping[tuple[str, str], Executor]
-    """Those on the agent, by framework and id."""
+    """Executors on the agent, by framework and id."""
     available: Resources
     in_group: bool = False
 
 
 def problem_of_task(task: Json, asked: Asked) -> str | None:
-    """Return what is wrong with a TaskInfo, or None."""
+    """Return the problem of a TaskInfo, or None."""
     try:
         message("TaskInfo").check_required(task)
     except MissingFields as error:
@@ -55,7 +55,7 @@ def problem_of_task(task: Json, asked: Asked) -> str | None:
 
 
 def problem_of_id(value: str) -> str | None:
-    """Return what is wrong with an id, or None."""
+    """Return the problem of an id, or None."""
     if not value:
         return "ID must not be empty"
     if len(value) > LONGEST_ID:
@@ -115,7 +115,7 @@ def _problem_of_body(task: Json, asked: Asked) -> str | None:
 
 
 def problem_of_command(command: Json) -> str | None:
-    """Return what is wrong with a CommandInfo, or None."""
+    """Return the problem of a CommandInfo, or None."""
     for variable in command.get("environment", {}).get("variables", ()):
         name, kind = variable["name"], variable.get("type", "VALUE")
         if kind == "SECRET":
@@ -182,10 +182,10 @@ def _executor_resources(task: Json, asked: Asked) -> Resources:
 
 
 def resources_of(holder: Json, role: str) -> Resources:
-    """Return what a task or executor asks for, allocated to the role of its offer.
+    """Return the resources of a task or executor, allocated to the role of its offer.
 
     Raises:
-        InvalidInput: It cannot be read.
+        InvalidInput: The resources cannot be parsed.
     """
     return from_json(holder.get("resources", ())).allocated(role)
 

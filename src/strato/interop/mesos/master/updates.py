@@ -1,4 +1,4 @@
-"""Status updates: one per task in flight, sent again until acknowledged; and what is answered without one."""
+"""Status updates: one per task in flight, resent until acknowledged; and statuses that need no acknowledgement."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from strato.interop.mesos.wire import message
 FIRST_RETRY_SECONDS = 10.0
 LONGEST_RETRY_SECONDS = 600.0
 RANKS = {"TASK_STAGING": 0, "TASK_STARTING": 1, "TASK_RUNNING": 2, "TASK_KILLING": 3}
-"""How far a task has come; all other states come after."""
+"""Order of a task's states; all other states come after these."""
 _LAST_RANK = 4
 _STATUS_FIELDS = ("state", "message", "source", "reason", "healthy", "container_status", "data", "labels",
                   "check_status", "timestamp", "unreachable_time", "limitation")  # fmt: skip
 
 
 class Updates:
-    """Sends updates of tasks, takes acknowledgements, and forgets tasks that are over."""
+    """Sends updates of tasks, handles acknowledgements, and removes tasks that have ended."""
 
     def __init__(self, state: State, offers: Offers) -> None:
         self._state, self._offers = state, offers
@@ -31,9 +31,9 @@ class Updates:
     # -- updates with acknowledgement ----------------------------------------------------------------------------------
 
     def post(self, task: Task, now: float, **fields: Any) -> None:
-        """Take an update of a task: its state with message, reason and so on; the framework is sent it in its turn.
+        """Queue an update of a task: its state with message, reason and so on. Earlier updates are sent first.
 
-        A task goes forwards only: an update that would take it back is left out, and nothing follows a terminal one.
+        States only advance: an update to an earlier state is dropped, and so is any update after a terminal one.
         """
         framework = self._state.frameworks.get(task.framework_id)
         new = fields["state"]
@@ -62,7 +62,7 @@ class Updates:
         return status
 
     def _take_state(self, framework: Framework, task: Task, status: Json) -> None:
-        """Record a task's newest state; the first terminal one gives its resources back."""
+        """Record a task's newest state; the first terminal one frees its resources."""
         task.state = status["state"]
         if task.statuses and task.statuses[-1]["state"] == task.state:
             task.statuses[-1] = status
@@ -84,7 +84,7 @@ class Updates:
         framework.send({"type": "UPDATE", "update": {"status": shown}})
 
     def acknowledge(self, framework: Framework, call: Json, now: float) -> None:
-        """Take an acknowledgement; one that is for no update in flight is ignored."""
+        """Handle an acknowledgement; ignore one that does not match the update in flight."""
         task = framework.tasks.get(value_of(call, "task_id"))
         if task is None or not task.pending or task.agent_id != value_of(call, "agent_id"):
             return
@@ -111,7 +111,7 @@ class Updates:
             self._state.outbox.saved_units[task.unit] = None
 
     def forget(self, framework: Framework, task: Task) -> None:
-        """Drop a task that is over; with its last task a pod is let go, unless an executor runs in it."""
+        """Remove an ended task; with its last task remove the pod, unless an executor runs in it."""
         framework.tasks.pop(task.id, None)
         framework.completed.append(task)
         unit = self._state.units.get(task.unit)
@@ -129,16 +129,17 @@ class Updates:
             self._state.outbox.saved_units[unit.name] = None
 
     def let_go(self, name: str) -> None:
-        """Forget a pod whose end is acknowledged."""
+        """Remove a pod whose end is acknowledged."""
         unit = self._state.drop_unit(name)
         if unit is not None:
             self._state.outbox.saved_units.pop(name, None)
             self._state.outbox.forgotten.append(Forget(name))
 
-    # -- again ---------------------------------------------------------------------------------------------------------
+    # -- retries
+    # ---------------------------------------------------------------------------------------------------------
 
     def retry(self, now: float) -> None:
-        """Send again what has not been acknowledged for long."""
+        """Resend updates that have not been acknowledged for long."""
         for framework in self._state.frameworks.values():
             if not framework.is_connected:
                 continue
@@ -149,18 +150,19 @@ class Updates:
                     self._send(framework, task.pending[0])
 
     def resend(self, framework: Framework, now: float) -> None:
-        """Send a framework that is back what it has not acknowledged."""
+        """Resend unacknowledged updates to a framework that has reconnected."""
         for task in framework.tasks.values():
             if task.pending:
                 self._send_first(framework, task, now)
 
-    # -- answers without acknowledgement -------------------------------------------------------------------------------
+    # -- statuses without acknowledgement
+    # -------------------------------------------------------------------------------
 
     def answer(self, framework: Framework, now: float, **fields: Any) -> None:
-        """Send a status of the master's own, which is not acknowledged.
+        """Send a status generated by the master, which needs no acknowledgement.
 
         Args:
-            framework: Who gets it.
+            framework: The recipient.
             now: The time.
             fields: ``task_id``, ``agent_id`` (empty: none), ``state``, ``reason`` and others of a TaskStatus.
         """
@@ -172,7 +174,7 @@ class Updates:
         framework.send({"type": "UPDATE", "update": {"status": status}})
 
     def reconcile(self, framework: Framework, asked: Iterable[Json], now: float) -> None:
-        """Answer a RECONCILE: of the tasks asked about, or of all that are listed."""
+        """Answer a RECONCILE with the states of the named tasks, or of all tasks."""
         tasks = list(asked)
         if not tasks:
             for task in framework.tasks.values():
@@ -218,10 +220,10 @@ class Updates:
 
 
 def rank(state: str) -> int:
-    """Return how far a task has come with a state."""
+    """Return the rank of a state in `RANKS`."""
     return RANKS.get(state, _LAST_RANK)
 
 
 def is_status(status: Json) -> bool:
-    """Whether a status says all that is required."""
+    """Whether a status has all required fields."""
     return not list(message("TaskStatus").missing(status, ""))

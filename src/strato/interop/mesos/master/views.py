@@ -1,4 +1,4 @@
-"""What operators are shown by the v1 API: agents, frameworks, tasks, executors, roles, quotas."""
+"""Views of the v1 operator API: agents, frameworks, tasks, executors, roles, quotas."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CAPABILITIES = (
 
 
 def capabilities(agent: Agent) -> list[str]:
-    """Return what an agent can do."""
+    """Return an agent's capabilities."""
     return [*_CAPABILITIES, *(["RESIZE_VOLUME"] if agent.facts.gives_volumes else [])]
 
 
@@ -55,7 +55,7 @@ def task_json(task: Task) -> Json:
 
 
 def framework_json(framework: Framework) -> Json:
-    """Return a framework as operators see it."""
+    """Return a framework as the v1 Framework of GET_FRAMEWORKS."""
     offered = NOTHING
     for offer in framework.offers.values():
         offered += offer.resources
@@ -86,7 +86,7 @@ def framework_json(framework: Framework) -> Json:
 
 
 def agent_json(state: State, agent: Agent, used: Resources = NOTHING) -> Json:
-    """Return an agent as operators see it; ``used`` is what its tasks hold."""
+    """Return an agent as the v1 Agent of GET_AGENTS; ``used`` are the resources of its tasks."""
     from strato.interop.mesos.master.executors import agent_info
 
     return {
@@ -104,7 +104,7 @@ def agent_json(state: State, agent: Agent, used: Resources = NOTHING) -> Json:
 
 
 def used_by_agent(state: State) -> dict[str, Resources]:
-    """Return what tasks and executors of all frameworks hold on each agent: one look at all tasks."""
+    """Return the resources that tasks and executors hold on each agent, in one pass over all tasks."""
     found = dict.fromkeys(state.agents, NOTHING)
     for unit in state.units.values():
         if unit.agent_id in found:
@@ -117,7 +117,7 @@ def used_by_agent(state: State) -> dict[str, Resources]:
 
 
 def offered_on(agent: Agent) -> Resources:
-    """Return what is offered of an agent."""
+    """Return the offered resources of an agent."""
     total = NOTHING
     for offer in agent.offers.values():
         total += offer.resources
@@ -125,7 +125,7 @@ def offered_on(agent: Agent) -> Resources:
 
 
 def all_frameworks(state: State) -> list[Framework]:
-    """Return frameworks that are there, and those that are over."""
+    """Return present and completed frameworks."""
     return [*state.frameworks.values(), *state.completed]
 
 
@@ -179,7 +179,7 @@ def state_view(state: State) -> Json:
 
 
 def reserved_by_role(resources: Resources) -> dict[str, Resources]:
-    """Return what of some resources is reserved, by role."""
+    """Return the reserved ones among resources, by role."""
     found: dict[str, Resources] = {}
     for kind, amount in resources:
         if kind.reservations:
@@ -199,7 +199,7 @@ def known_roles(state: State) -> list[str]:
 
 
 def allocated_to_role(state: State, role: str) -> tuple[Resources, Resources, list[str]]:
-    """Return what tasks of a role hold, what it is offered, and its frameworks."""
+    """Return the resources of a role's tasks, its offered resources, and its frameworks."""
     allocated, offered, frameworks = NOTHING, NOTHING, []
     for framework in state.frameworks.values():
         if role in framework.roles:
@@ -254,7 +254,7 @@ def version_view(state: State) -> Json:
 
 
 def flags_view(state: State) -> list[tuple[str, str]]:
-    """Return the flags of Mesos' that mean something here, with their values."""
+    """Return the supported flags of Mesos, with their values."""
     options = state.options
     flags = [
         ("allocation_interval", f"{options.allocation_interval_seconds:g}secs"),
@@ -309,12 +309,12 @@ def _is_scalar(kind: Kind) -> bool:
 
 
 def _without_empty(fields: Json) -> Json:
-    """Leave empty lists out, as the wire does."""
+    """Drop empty lists, as Mesos' JSON does."""
     return {name: value for name, value in fields.items() if value != []}
 
 
 def answer(state: State, call: Json, now: float) -> Json | None:
-    """Return the answer to a call that reads; None for one that does not."""
+    """Return the answer to a call that only reads; None for other calls."""
     kind = call["type"]
     if kind == "GET_METRICS":
         metrics = [{"name": name, "value": value} for name, value in metrics_view(state, now).items()]

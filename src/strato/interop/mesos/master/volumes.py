@@ -1,4 +1,4 @@
-"""Persistent volumes as the master knows them: which there are, and what the cluster calls them."""
+"""Persistent volumes of the master, and their names in the cluster."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ class Volume:
     role: str
     id: str
     size_mib: int
-    """Rounded up."""
+    """Size, rounded up to whole MiB."""
     is_shared: bool = False
-    """Whether several tasks may have it at once."""
+    """Whether several tasks may use it at once."""
 
     @property
     def name(self) -> str:
-        """What tells it from all others, and may be part of an object's name; its size may change."""
+        """Unique name, independent of the size, which may be part of an object's name."""
         return volume_name(self.agent_id, self.role, self.id)
 
 
 def volume_name(agent_id: str, role: str, persistence_id: str) -> str:
-    """Return the name of a volume: the same for as long as there is a volume of this id."""
+    """Return the name of a volume, which depends only on these ids."""
     return hashlib.sha256(f"{agent_id}\n{role}\n{persistence_id}".encode()).hexdigest()[:32]
 
 

@@ -1,10 +1,10 @@
-"""Mesos' v1 messages on the wire: JSON and protobuf by one table, and RecordIO around them.
+"""Encode and decode Mesos' v1 messages: JSON and protobuf by one table, and RecordIO framing.
 
-Everything behind this room sees a message as the dict that its JSON is: names of fields in snake case, names of enum
+The rest of the master handles a message as its decoded JSON, a dict: names of fields in snake case, names of enum
 values, bytes as base64.
 
-- `messages`: the table, JSON and protobuf in and out
-- `recordio`: the frames of event streams
+- `messages`: the table, and the conversion from and to JSON and protobuf
+- `recordio`: framing of event streams
 """
 
 from strato.interop.mesos.wire.messages import (

@@ -1,8 +1,7 @@
-"""Messages of Mesos' v1 API, by the table that ``tools/extract_mesos.py`` makes of their descriptions.
+"""Messages of Mesos' v1 API, by the table that ``tools/extract_mesos.py`` generates from their descriptors.
 
-A message is the dict that its JSON is. What comes in, as JSON or as protobuf, is brought into one form: known fields
-only, numbers where numbers are meant, enum values that exist. As in proto2, an unknown value of an enum counts as not
-given.
+A message is a dict, its decoded JSON. Input in JSON or protobuf is normalised: only known fields, numbers for numeric
+fields, known enum values. As in proto2, a field with an unknown enum value counts as missing.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from strato.server.protobuf.wire import BYTES, FIXED64, VARINT, delimited, paylo
 
 JSON, PROTOBUF = "application/json", "application/x-protobuf"
 MOST_DEPTH = 32
-"""Messages within messages; only a ContainerID holds itself, and all others are at most 18 levels deep."""
+"""Deepest nesting of messages; only ContainerID is recursive, all others nest at most 18 levels."""
 _DOUBLE = struct.Struct("<d")
 _LIMITS = {
     "int32": (-(1 << 31), 1 << 31),
@@ -38,7 +37,7 @@ _decode_json = msgspec.json.Decoder().decode
 
 
 class MalformedMessage(StratoError):
-    """The body is no such message; the text says at which field."""
+    """The body is no such message; the error names the field."""
 
 
 class NotJson(MalformedMessage):
@@ -68,7 +67,7 @@ class Table(msgspec.Struct, frozen=True):
     """Messages and enums."""
 
     messages: dict[str, dict[str, tuple[str, str, str]]]
-    """By field number: name, type and label."""
+    """Messages by name: name, type and label of each field by its number."""
     enums: dict[str, dict[str, int]]
 
 
@@ -151,7 +150,7 @@ class Message:
         return out
 
     def to_protobuf(self, value: Mapping[str, Any]) -> bytes:
-        """Return a message as protobuf, fields in the order of their numbers, without what the table does not know."""
+        """Encode a message as protobuf, with known fields only, in the order of their numbers."""
         parts: list[bytes] = []
         for field in self._by_number.values():
             given = value.get(field.name)
@@ -185,17 +184,17 @@ class Message:
         return self.to_protobuf(value) if content_type == PROTOBUF else msgspec.json.encode(value)
 
     def check_required(self, value: Mapping[str, Any]) -> None:
-        """Check that everything required is there.
+        """Check that all required fields are present.
 
         Raises:
-            MissingFields: It is not.
+            MissingFields: Some are missing.
         """
         paths = list(self.missing(value, ""))
         if paths:
             raise MissingFields(paths)
 
     def missing(self, value: Mapping[str, Any], path: str) -> Iterator[str]:
-        """Yield the paths of what is required and not there."""
+        """Yield the paths of missing required fields."""
         for field in self._by_name.values():
             given = value.get(field.name)
             if given is None:
@@ -223,7 +222,7 @@ def _put(out: Json, field: _Field, raw: int | bytes, depth: int) -> None:
     expected_bytes = _wire_type(field.kind) == BYTES
     if field.is_list and not expected_bytes and isinstance(raw, bytes) and field.kind != "double":
         at = 0
-        while at < len(raw):  # packed, which any reader must take
+        while at < len(raw):  # packed encoding, which every decoder must accept
             number, at = varint(raw, at)
             out.setdefault(field.name, []).append(read(number))
         return

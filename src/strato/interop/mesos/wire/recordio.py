@@ -1,33 +1,33 @@
-"""RecordIO: a record is its length in decimal digits, a line feed, and that many bytes; nothing stands between."""
+"""RecordIO: each record is its length in decimal digits, a line feed, and that many bytes, without separators."""
 
 from __future__ import annotations
 
 from strato.errors import StratoError
 
 MOST_DIGITS = 20
-"""Digits of a length, as many as 64 bits need."""
+"""Most digits of a length; 64 bits need as many."""
 MOST_RECORD_BYTES = 64 << 20
 """Longest record that is read."""
 
 
 class BrokenRecord(StratoError):
-    """The bytes are no records."""
+    """The bytes do not form records."""
 
 
 def frame(record: bytes) -> bytes:
-    """Return a record as it is sent."""
+    """Return a record with its length in front."""
     return b"%d\n%b" % (len(record), record)
 
 
 class RecordReader:
-    """Cuts a stream of bytes into records; it holds one record at most that is not complete."""
+    """Splits a stream of bytes into records; buffers at most one incomplete record."""
 
     def __init__(self, most_bytes: int = MOST_RECORD_BYTES) -> None:
         self._most = most_bytes
         self._held = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take what arrived and return the records that are complete.
+        """Add received bytes and return the completed records.
 
         Raises:
             BrokenRecord: A length is no number, or over the limit.
@@ -49,7 +49,7 @@ class RecordReader:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the stream may end here: no record has begun."""
+        """Whether no incomplete record is buffered, so that the stream may end here."""
         return not self._held
 
     def _size(self, digits: bytes) -> int:
