@@ -1,1 +1,1 @@
-"""What a simulated run was: its record in columns, and what is computed from it (reports, tables, plots, files)."""
+"""The record of a simulated run in columns (`record`), its file (`storing`), and the measures computed from it."""

@@ -1,4 +1,4 @@
-"""What every report asks of a run, as arrays: amounts of pods, queues and users by number, waits, slowdowns."""
+"""`RunColumns`: arrays that all reports of a run need: requests, queues and users by number, waits, slowdowns."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from strato.sim.results.record import Ending, RunRecord
 from strato.sim.traces import TraceJob
 
 DEFAULT_QUEUE: Final = "default"
-"""Of jobs that name none."""
+"""Queue of jobs that name none."""
 SLOWDOWN_FLOOR_SECONDS: Final = 10.0
-"""Shorter jobs count as this long in the bounded slowdown, as is usual (Feitelson)."""
+"""The bounded slowdown counts shorter jobs as this long; the usual bound (Feitelson)."""
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -25,35 +25,35 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Jobs by something that they are called: their queue, their user."""
+    """Jobs grouped by a name, such as that of their queue or user."""
 
     names: tuple[str, ...]
-    """Sorted."""
+    """The different names, sorted."""
     of_job: NDArray[np.int32]
-    """Per job, the number of its name."""
+    """Per job, the index of its name in ``names``."""
 
     @classmethod
     def by(cls, jobs: Sequence[TraceJob], name_of: Callable[[TraceJob], str]) -> Groups:
-        """Number the names of all jobs."""
+        """Group jobs by the name that a function returns."""
         called = [name_of(job) for job in jobs]
         names = tuple(sorted(set(called)))
         number = {name: i for i, name in enumerate(names)}
         return cls(names, np.array([number[name] for name in called], np.int32))
 
     def rows(self, number: int) -> NDArray[np.intp]:
-        """Return the rows of the jobs of one name."""
+        """Return the rows of the jobs of the name with an index."""
         return np.flatnonzero(self.of_job == number)
 
 
 class RunColumns:
-    """A run's record with what follows from it, computed once when it is asked for."""
+    """A run's record, and arrays computed from it; each is computed once, when it is first needed."""
 
     def __init__(self, record: RunRecord) -> None:
         self.record = record
 
     @cached_property
     def submit_seconds(self) -> Floats:
-        """Per job; of one that comes after others not before the last of them has ended."""
+        """Per job, when it was submitted: a job that comes after others not before the last of these has ended."""
         jobs = self.record.jobs
         found = np.array([job.submit_seconds for job in jobs], np.float64)
         if any(job.after for job in jobs):
@@ -65,7 +65,7 @@ class RunColumns:
 
     @cached_property
     def replicas(self) -> Numbers:
-        """Per job."""
+        """Per job, its number of pods."""
         return np.array([job.replicas for job in self.record.jobs], np.int64)
 
     @cached_property
@@ -75,7 +75,7 @@ class RunColumns:
 
     @cached_property
     def tenants(self) -> Groups:
-        """Jobs by user where the trace names users, else by queue."""
+        """Jobs by user if the trace names users, else by queue."""
         if any(job.user for job in self.record.jobs):
             return Groups.by(self.record.jobs, lambda job: job.user or job.queue or DEFAULT_QUEUE)
         return self.queues
@@ -91,34 +91,34 @@ class RunColumns:
 
     @cached_property
     def capacity(self) -> dict[str, int]:
-        """Of all nodes together, by resource."""
+        """Resource → capacity of all nodes together."""
         return {name: int(amounts.sum()) for name, amounts in sorted(self.record.nodes.capacity.items())}
 
     @cached_property
     def resources(self) -> tuple[str, ...]:
-        """Resources that a node has and some job requests, cpu and memory first."""
+        """Resources that at least one node has and at least one job requests, cpu and memory first."""
         wanted = [name for name, amounts in self.requests.items() if self.capacity.get(name, 0) > 0 and amounts.any()]
         return tuple(sorted((name for name in wanted if name != "pods"), key=_resource_order))
 
     @cached_property
     def wait_seconds(self) -> Floats:
-        """Per job, from submission to start; NaN where it never started."""
+        """Per job, seconds from submission to start; NaN if it never started."""
         return self.record.start_seconds - self.submit_seconds
 
     @cached_property
     def run_seconds(self) -> Floats:
-        """Per job, from start to end; NaN where it did not come to both."""
+        """Per job, seconds from start to end; NaN if it did not start or end."""
         return self.record.finish_seconds - self.record.start_seconds
 
     @cached_property
     def slowdown(self) -> Floats:
-        """Per job, the bounded slowdown; NaN where it has not ended."""
+        """Per job, the bounded slowdown; NaN if it has not ended."""
         whole = self.wait_seconds + self.run_seconds
         return np.maximum(1.0, whole / np.maximum(self.run_seconds, SLOWDOWN_FLOOR_SECONDS))
 
     @cached_property
     def has_ended(self) -> NDArray[np.bool_]:
-        """Per interval, whether its pod no longer ran when the run ended."""
+        """Per interval, whether its pod ended before the end of the run."""
         return np.asarray(self.record.interval_ending != Ending.RUNS)
 
     @cached_property
@@ -137,7 +137,7 @@ class RunColumns:
 
     @cached_property
     def dominant_ratio(self) -> Floats:
-        """Per job, the largest part of any of the cluster's resources that all its pods request."""
+        """Per job, the dominant share that all its pods together request: the largest part of a resource's capacity."""
         found = np.zeros(len(self.record.jobs))
         for name in self.resources:
             found = np.maximum(found, self.requests[name] * self.replicas / self.capacity[name])

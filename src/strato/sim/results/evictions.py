@@ -1,4 +1,4 @@
-"""Evictions: who lost how much work, for whom, and whether the room helped: did the beneficiary start."""
+"""`evictions_of`: how much work evicted pods lost, for which jobs they were evicted, and whether these started then."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from strato.sim.results.record import Ending
 
 
 class EvictionPair(msgspec.Struct, frozen=True):
-    """Pods of one queue that gave way to jobs of another."""
+    """Number of pods of one queue that were evicted for jobs of another."""
 
     victims: str
-    """Their queue."""
+    """Queue of the evicted pods."""
     beneficiaries: str
-    """Queue of the jobs that their room was for; empty where not known."""
+    """Queue of the jobs that they were evicted for; empty if not known."""
     pods: int
 
 
 class EvictionReport(msgspec.Struct, frozen=True):
-    """All evictions of a run. Work is lost from a pod's beginning to its eviction."""
+    """All evictions of a run. An evicted pod loses its work from its beginning to the eviction."""
 
     pods: int
     jobs: int
-    """That lost at least one pod."""
+    """Jobs that lost at least one pod."""
     cpu_seconds_lost: float
     gpu_seconds_lost: float
     beneficiaries: int
-    """Different jobs that the room was for."""
+    """Jobs for which pods were evicted."""
     helped: int
-    """Of them: started after their first eviction, or were running already and got more pods."""
+    """Beneficiaries of which a pod began after the first eviction for them."""
     never_helped: int
-    """Of them: no pod of theirs began afterwards."""
+    """Beneficiaries of which no pod began after that."""
     unknown: int
-    """Evicted pods whose room was for nobody known."""
+    """Evicted pods without a known beneficiary."""
     median_seconds_until_start: float
-    """From a beneficiary's first eviction to the next beginning of a pod of its; 0 for none."""
+    """Median time from the first eviction for a job to the next beginning of a pod of it; 0 if no job was helped."""
     pods_lost_with_nodes: int
     between: list[EvictionPair]
 
 
 def evictions_of(run: RunColumns) -> EvictionReport:
-    """Return what evictions did in a run."""
+    """Return the measures of a run's evictions."""
     record = run.record
     evicted = record.interval_ending == Ending.EVICTED
     lasted = (record.interval_end - record.interval_begin)[evicted]
@@ -72,7 +72,10 @@ def evictions_of(run: RunColumns) -> EvictionReport:
 
 
 def _delays(run: RunColumns, evicted: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return for each beneficiary how long after its first eviction a pod of its began; NaN for never."""
+    """Return for each beneficiary the seconds from the first eviction for it to the next beginning of a pod of it.
+
+    NaN if no pod of it began after that.
+    """
     record = run.record
     chosen = evicted & (record.interval_for >= 0)
     jobs, ends = record.interval_for[chosen], record.interval_end[chosen]

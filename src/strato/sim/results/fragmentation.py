@@ -1,9 +1,9 @@
-"""Fragmentation over time: what is free on nodes where no typical job of the trace fits.
+"""Fragmentation over time: the free amounts on nodes where typical pods of the trace do not fit.
 
-A typical pod is one of the classes (equal requests and node selector) that most of the trace's pods belong to. Of each
-resource that it requests, a node's free amount counts as fragmented for a class that does not fit there; classes are
-weighed by their pods, among those that request the resource. The measure is that of Weng et al., "Beware of
-Fragmentation" (ATC 2023), section 3, without shares of single cards, for every resource.
+Pods with equal requests and node selector are a class; the classes with most pods are typical. If a class does not fit
+on a node, the node's free amount of each resource that the class requests counts as fragmented for this class. A
+resource's fragmentation is the mean over the classes that request it, weighted by their pods. The measure is that of
+Weng et al., "Beware of Fragmentation" (ATC 2023), section 3, without shares of single GPUs, for every resource.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from strato.sim.results.columns import Floats, RunColumns
 from strato.sim.results.overtime import free_by_node
 
 MOST_CLASSES: Final = 24
-"""Classes looked at; the pods of the others are left out."""
+"""Most typical classes; the pods of further classes are left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class TypicalPods:
-    """The classes that most pods belong to."""
+    """The typical classes of pods."""
 
     requests: Mapping[str, Floats]
-    """Resource → amount per class."""
+    """Resource → requested amount per class."""
     weight: Floats
-    """Part of all pods."""
+    """Per class, its part of the pods of all typical classes."""
     may_use: NDArray[np.bool_]
     """[class, node]: whether the node has the labels that the class selects."""
 
 
 def typical_pods(run: RunColumns) -> TypicalPods:
-    """Return the classes of a run's jobs with the most pods."""
+    """Return the classes with the most pods."""
     jobs = run.record.jobs
     kinds: dict[tuple[object, ...], list[int]] = {}
     for row, job in enumerate(jobs):

@@ -1,4 +1,4 @@
-"""Who ran where and when, thinned for pictures: bars while there are few, an image of how full nodes were otherwise."""
+"""The data of Gantt charts: a bar for each time that a pod ran; an image of node utilisation if there are too many."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from strato.sim.results.columns import Floats, RunColumns
 from strato.sim.results.overtime import samples_by_row
 
 MOST_NODES: Final = 40
-"""Nodes that get a row of bars each."""
+"""Most nodes that are drawn as rows of bars."""
 MOST_BARS: Final = 1200
 IMAGE_ROWS: Final = 120
 IMAGE_STEPS: Final = 240
 JOBS_DRAWN: Final = 800
-"""The largest by area; the report states how many are not drawn."""
+"""Most jobs that are drawn, the largest by area first; the picture says how many are left out."""
 
 Numbers = NDArray[np.int64]
 
@@ -28,7 +28,7 @@ class NodeBars:
 
     names: tuple[str, ...]
     lane: Floats
-    """Per bar: its node's row plus where in it, in [row, row + 1)."""
+    """Per bar, where it begins on the vertical axis: the node's row plus the offset in it, in [row, row + 1)."""
     height: Floats
     begin: Floats
     end: Floats
@@ -39,13 +39,13 @@ class NodeBars:
 
 @dataclass(frozen=True, slots=True)
 class NodeUse:
-    """How full groups of neighbouring nodes were."""
+    """Utilisation of groups of neighbouring nodes over time."""
 
     groups: int
     nodes: int
     end_seconds: float
     ratio: Floats
-    """[group, step]: the largest mean use of a resource, of what the nodes have."""
+    """[group, step]: the mean used share of the resource that is used most, in [0, 1]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +54,20 @@ class JobBars:
 
     queues: tuple[str, ...]
     lanes: tuple[int, ...]
-    """How many each queue has."""
+    """Number of lanes of each queue."""
     lane: Numbers
-    """Per bar, counted over all queues."""
+    """Per bar, the number of its lane, counted over all queues."""
     begin: Floats
     end: Floats
     queue: Numbers
     weight: Floats
-    """Dominant part of the cluster that the job requests, in (0, 1]."""
+    """Dominant share of the cluster that the job requests, in (0, 1]."""
     names: tuple[str, ...]
     left_out: int
 
 
 def node_rows(run: RunColumns) -> NodeBars | NodeUse:
-    """Return bars where nodes and intervals are few enough to be seen, else an image."""
+    """Return bars if nodes and intervals are few enough to be seen, else an image."""
     record = run.record
     if len(record.nodes.names) <= MOST_NODES and len(record.interval_job) <= MOST_BARS:
         return _bars(run)
@@ -97,7 +97,7 @@ def _bars(run: RunColumns) -> NodeBars:
 
 
 def packed(begin: Floats, end: Floats) -> Numbers:
-    """Return for each interval the lowest lane in which none before it is still going on."""
+    """Return for each interval the lowest lane in which no earlier interval overlaps it."""
     lanes: list[float] = []
     found = np.zeros(len(begin), np.int64)
     for row in np.lexsort((end, begin)).tolist():

@@ -1,4 +1,4 @@
-"""How full the cluster was over time: means of equal steps, and samples per node. Exact, by sorted instants."""
+"""Utilisation over time: means over equal steps, and samples by queue or node; exact, from sorted instants."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def edges_of(end_seconds: float, steps: int) -> Floats:
 
 
 def mean_of_steps(begin: Floats, end: Floats, amount: Floats, edges: Floats) -> Floats:
-    """Return the mean of a step function in each step.
+    """Return the mean of a sum of intervals in each step of time.
 
     Args:
         begin: Per interval, seconds.
         end: Per interval, seconds, at least ``begin``.
-        amount: Per interval, what the function is higher by from ``begin`` to ``end``.
-        edges: Ends of the steps, one more than steps; the means of steps of no length are 0.
+        amount: Per interval, the amount that it adds to the sum from ``begin`` to ``end``.
+        edges: Ends of the steps, one more than steps; the mean of a step without length is 0.
 
     Complexity: O(n log n) for n intervals.
     """
@@ -31,7 +31,7 @@ def mean_of_steps(begin: Floats, end: Floats, amount: Floats, edges: Floats) -> 
 
 
 def _area_until(instants: Floats, amount: Floats, edges: Floats) -> Floats:
-    """Return the area until each edge under steps up by ``amount`` at ``instants``."""
+    """Return the integral until each edge of a function that rises by ``amount`` at each of ``instants``."""
     order = np.argsort(instants, kind="stable")
     ordered, weights = instants[order], amount[order]
     level = np.concatenate([[0.0], np.cumsum(weights)])
@@ -41,21 +41,21 @@ def _area_until(instants: Floats, amount: Floats, edges: Floats) -> Floats:
 
 
 def samples(begin: Floats, end: Floats, amount: Floats, instants: Floats) -> Floats:
-    """Return a step function at ascending instants; an interval holds from ``begin`` to before ``end``."""
+    """Return the sum of intervals at ascending instants; an interval counts from ``begin`` to before ``end``."""
     found: Floats = samples_by_row(np.zeros(len(begin), np.int64), 1, begin, end, amount, instants)[:, 0]
     return found
 
 
 def samples_by_row(row: Numbers, rows: int, begin: Floats, end: Floats, amount: Floats, instants: Floats) -> Floats:
-    """Return one step function for each row, at ascending instants.
+    """Return the sum of the intervals of each row at ascending instants.
 
     Args:
-        row: Per interval, in [0, ``rows``).
-        rows: How many there are.
+        row: Per interval, its row, in [0, ``rows``).
+        rows: Number of rows.
         begin: Per interval.
-        end: Per interval; it holds to before this.
-        amount: Per interval.
-        instants: Ascending.
+        end: Per interval; it counts to before this.
+        amount: Per interval, the amount that it adds.
+        instants: The instants, ascending.
 
     Returns:
         float64[len(instants), rows].
@@ -80,7 +80,7 @@ def utilisation(run: RunColumns, steps: int) -> dict[str, Floats]:
 
 
 def use_by_queue(run: RunColumns, instants: Floats) -> Mapping[str, Floats]:
-    """Return what the pods of each queue request while they run: resource → float64[instants, queues]."""
+    """Return the requests of the running pods of each queue: resource → float64[instants, queues]."""
     record = run.record
     queue = run.queues.of_job[record.interval_job].astype(np.int64)
     count = len(run.queues.names)
@@ -93,7 +93,7 @@ def use_by_queue(run: RunColumns, instants: Floats) -> Mapping[str, Floats]:
 
 
 def demand_by_queue(run: RunColumns, instants: Floats) -> Mapping[str, Floats]:
-    """Return what the jobs request that are submitted and have not ended: resource → float64[instants, queues]."""
+    """Return the requests of jobs that are submitted and have not ended: resource → float64[instants, queues]."""
     finish = np.where(np.isnan(run.record.finish_seconds), np.inf, run.record.finish_seconds)
     queue, count = run.queues.of_job.astype(np.int64), len(run.queues.names)
     return {
@@ -105,7 +105,7 @@ def demand_by_queue(run: RunColumns, instants: Floats) -> Mapping[str, Floats]:
 
 
 def free_by_node(run: RunColumns, resource: str, instants: Floats) -> Floats:
-    """Return what each node has left of a resource: float64[instants, nodes]."""
+    """Return the free amount of a resource on each node: float64[instants, nodes]."""
     record = run.record
     capacity = record.nodes.capacity[resource].astype(np.float64)
     used = samples_by_row(

@@ -1,4 +1,4 @@
-"""Runs as Parquet: one row per run, one per job of each run, one per interval in which a pod ran."""
+"""`ParquetFiles`: writes runs as Parquet, a row for each run, each job of a run, each interval in which a pod ran."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def check_pyarrow() -> None:
     """Check that Parquet can be written.
 
     Raises:
-        UsageError: The library is not installed.
+        UsageError: pyarrow is not installed.
     """
     try:
         import pyarrow as _  # noqa: F401 -- only whether it is there
@@ -30,13 +30,13 @@ def check_pyarrow() -> None:
 
 
 class ParquetFiles:
-    """Writes ``runs.parquet``, ``jobs.parquet`` and ``intervals.parquet`` run by run; a context.
+    """Writes ``runs.parquet``, ``jobs.parquet`` and ``intervals.parquet`` run by run; a context manager.
 
-    Each is written beside its name and renamed at the end.
+    Each file is written under a temporary name and renamed at the end.
 
     Raises:
-        StateError: They cannot be written.
-        UsageError: The library is not installed.
+        StateError: A file cannot be written.
+        UsageError: pyarrow is not installed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -70,8 +70,8 @@ class ParquetFiles:
 
         Args:
             keys: Policy, variant and seed; in a sweep its parameters too.
-            metrics: What it is summed up by.
-            record: What happened.
+            metrics: The metrics of its report.
+            record: Its record.
         """
         run = RunColumns(record)
         self._write(RUNS, {**{key: [value] for key, value in keys.items()}, **{n: [v] for n, v in metrics.items()}})
@@ -137,7 +137,7 @@ def _constant(keys: Mapping[str, str | int], rows: int) -> dict[str, Any]:
 
 
 def _named(names: tuple[str, ...], rows: np.ndarray[Any, Any]) -> Any:
-    """Return names by row, as a dictionary that the file keeps once."""
+    """Return the name of each row as a dictionary column, so that the file holds each name once."""
     import pyarrow
 
     numbers = pyarrow.array(np.asarray(rows, np.int32))

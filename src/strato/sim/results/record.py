@@ -1,7 +1,7 @@
-"""`RunRecord`: what happened in one simulated run, in columns. Every report, plot and comparison is computed from it.
+"""`RunRecord`: when and where each pod of a simulated run ran, in columns; the source of all reports and pictures.
 
-Both fidelities of the simulator write it through a `RunRecorder`: the one with every API object from the pods that its
-informer shows, the one of decisions only from its own events. So equal decisions are equal records.
+Both fidelities of the simulator fill it through a `RunRecorder`: the one with every API object from its informer's
+pods, the one of decisions only from its own events. So equal decisions give equal records.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from numpy.typing import NDArray
 from strato.sim.traces import TraceJob
 
 NEVER: Final = np.nan
-"""An instant that did not come."""
+"""In place of the instant of an event that did not happen."""
 
 
 class Ending(IntEnum):
     """Why a pod no longer runs."""
 
     RUNS = 0
-    """It still ran when the run ended."""
+    """The pod still ran when the run ended."""
     SUCCEEDED = 1
     FAILED = 2
     EVICTED = 3
-    """Preempted, reclaimed or rescheduled: its place went to somebody else."""
+    """The scheduler evicted it: by preemption, reclaim or rescheduling."""
     LOST = 4
-    """Its node died."""
+    """Its node failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +40,9 @@ class NodeColumns:
 
     names: tuple[str, ...]
     capacity: Mapping[str, NDArray[np.int64]]
-    """Resource → amount per row that pods can have: cpu in millicores, everything else in units."""
+    """Resource → allocatable amount per row: cpu in millicores, everything else in units."""
     labels: tuple[Mapping[str, str], ...] = ()
-    """Per row; empty where no node has any."""
+    """Labels per row; empty if no node has any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,32 +52,32 @@ class RunRecord:
     jobs: tuple[TraceJob, ...]
     nodes: NodeColumns
     start_seconds: NDArray[np.float64]
-    """Per job: when as many of its pods as it needs had first begun; `NEVER`."""
+    """Per job, when it first had its minimum number of running pods; `NEVER` if it had not."""
     finish_seconds: NDArray[np.float64]
-    """Per job: when its last pod had ended; `NEVER`."""
+    """Per job, when its last pod ended; `NEVER` if not all have."""
     failed: NDArray[np.bool_]
-    """Per job."""
+    """Per job, whether a pod of it has failed."""
     interval_job: NDArray[np.int32]
-    """Intervals: one for each time that a pod ran, by its beginning. Row of its job."""
+    """Row of the pod's job. There is an interval for each time that a pod ran, in the order of the beginnings."""
     interval_pod: NDArray[np.int32]
-    """Number of the pod within its job, from 0."""
+    """Index of the pod in its job, from 0."""
     interval_node: NDArray[np.int32]
-    """Row of its node."""
+    """Row of the pod's node."""
     interval_begin: NDArray[np.float64]
     interval_end: NDArray[np.float64]
-    """`end_seconds` where it still ran."""
+    """When the pod ended; `end_seconds` if it still ran."""
     interval_ending: NDArray[np.int8]
-    """An `Ending`."""
+    """Why the pod ended, as an `Ending`."""
     interval_for: NDArray[np.int32]
-    """Row of the job that an evicted pod's room was for; -1 where nobody's or not known."""
+    """Row of the job for which the pod was evicted; -1 if it was not, or the job is not known."""
     end_seconds: float
     """When the run ended."""
     reasons: Mapping[int, str] = field(default_factory=dict)
-    """Row of a job that never started → what the scheduler says about it."""
+    """Row of a job that never started → the reason that the scheduler gives."""
 
 
 class RunRecorder:
-    """Collects a run as it happens; `record` closes it."""
+    """Collects the beginnings and ends of pods during a run; `record` returns its record."""
 
     def __init__(self, jobs: Sequence[TraceJob], nodes: NodeColumns) -> None:
         self._jobs = tuple(jobs)
@@ -92,17 +92,17 @@ class RunRecorder:
         self._interval_ending, self._interval_for = array("b"), array("i")
         self._open: dict[tuple[int, int], int] = {}
         self.finished = 0
-        """Jobs whose pods have all ended."""
+        """Number of jobs whose pods have all ended."""
         self.last_change_at = 0.0
-        """The last instant at which a pod began or ended."""
+        """The latest instant at which a pod began or ended."""
 
     @property
     def running_pods(self) -> int:
-        """Pods that run now."""
+        """Number of pods that run now."""
         return len(self._open)
 
     def begin(self, job: int, pod: int, node: int, at: float) -> None:
-        """Note that a pod runs from now on, and where."""
+        """Record that a pod runs on a node from an instant on; nothing happens if it runs already."""
         if (job, pod) in self._open:
             return
         self._open[job, pod] = len(self._interval_job)
@@ -120,17 +120,17 @@ class RunRecorder:
             self._start[job] = at
 
     def end(self, job: int, pod: int, at: float, ending: Ending, beneficiary: int = -1) -> bool:
-        """Note that a pod runs no longer.
+        """Record that a pod has ended; nothing happens if it does not run.
 
         Args:
-            job: Its row.
-            pod: Its number.
-            at: When.
-            ending: Why.
-            beneficiary: Row of the job that an evicted pod's room is for.
+            job: Row of the pod's job.
+            pod: Index of the pod in its job.
+            at: When it ended.
+            ending: Why it ended.
+            beneficiary: Row of the job for which the pod was evicted, else -1.
 
         Returns:
-            Whether its job has ended with it.
+            Whether it was the last pod of its job to end.
         """
         number = self._open.pop((job, pod), None)
         if number is None:
@@ -155,7 +155,7 @@ class RunRecorder:
         return bool(self._failed[job])
 
     def record(self, end_seconds: float, reasons: Mapping[int, str] | None = None) -> RunRecord:
-        """Return what happened, up to ``end_seconds``."""
+        """Return the record of the run, which ends at ``end_seconds``."""
         ends = np.array(self._interval_end, np.float64)
         ends[np.isnan(ends)] = end_seconds
         return RunRecord(

@@ -1,8 +1,8 @@
-"""What queues held over time, what they deserved, and how fair that was.
+"""Shares of queues over time: held, deserved by weight, and under dominant resource fairness (DRF); how fair they are.
 
-What a queue deserves by weight is the plugin proportion's own water-filling of the cluster, called at sampled instants.
-The DRF share is the dominant share that a queue would hold under dominant resource fairness as published (Ghodsi et
-al., NSDI 2011, section 4.1): all dominant shares grow together, by weight, until demand or a resource ends.
+The deserved shares come from the water-filling of the plugin proportion, called at sampled instants. The DRF share is
+the dominant share of a queue under dominant resource fairness as published (Ghodsi et al., NSDI 2011, section 4.1): all
+dominant shares grow together, by weight, until a queue's demand is met or a resource that it needs is used up.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from strato.sim.results.columns import Floats, RunColumns
 from strato.sim.results.overtime import demand_by_queue, use_by_queue
 
 SAMPLES: Final = 100
-"""Instants at which shares are compared."""
+"""Number of instants at which shares are compared."""
 _NEGLIGIBLE: Final = 1e-9
 
 
@@ -34,27 +34,27 @@ class QueueShares:
     instants: Floats
     held: Floats
     deserved: Floats
-    """The largest part of a resource among what the water-filling gives the queue."""
+    """Dominant share of the amounts that the water-filling gives the queue."""
     drf: Floats
-    """Under dominant resource fairness."""
+    """Dominant share under dominant resource fairness."""
 
     def distance(self) -> Floats:
-        """Return per queue how far what it held was from its DRF share, on average over time."""
+        """Return per queue the mean absolute difference of held and DRF share."""
         return np.asarray(np.abs(self.held - self.drf).mean(axis=0))
 
     def shortfall(self) -> Floats:
-        """Return per queue how much less than its DRF share it held, on average over time."""
+        """Return per queue by how much the held share was below the DRF share, mean over time."""
         return np.asarray(np.maximum(self.drf - self.held, 0.0).mean(axis=0))
 
     def fairness(self) -> float:
-        """Return Jain's index of what queues held of their DRF shares, summed over time."""
+        """Return Jain's index over the queues' ratios of held to DRF share, each summed over time."""
         due = self.drf.sum(axis=0)
         had = due > _NEGLIGIBLE
         return jain(self.held.sum(axis=0)[had] / due[had])
 
 
 def jain(values: Floats | Sequence[float]) -> float:
-    """Return Jain's index: 1 where all values are equal, 1/n where one of n has everything; 1 for none."""
+    """Return Jain's index: 1 if all values are equal, 1/n if one of n values is not zero; 1 for no values."""
     array = np.asarray(values, np.float64)
     squares = float((array * array).sum())
     return float(array.sum()) ** 2 / (len(array) * squares) if squares else 1.0
@@ -86,9 +86,9 @@ def drf_shares(demand: Floats, weights: Floats, total: Floats) -> Floats:
     """Return the dominant share of each queue under weighted dominant resource fairness.
 
     Args:
-        demand: float64[queues, resources], all that a queue could use; it uses resources in this proportion.
-        weights: Per queue.
-        total: Per resource.
+        demand: float64[queues, resources], the most that a queue can use; it uses resources in this proportion.
+        weights: Weight per queue.
+        total: Capacity per resource.
 
     Source: Ghodsi et al., "Dominant Resource Fairness" (NSDI 2011), section 4.1, in the limit of small tasks.
     """
@@ -111,7 +111,7 @@ def drf_shares(demand: Floats, weights: Floats, total: Floats) -> Floats:
 
 
 class _Cluster:
-    """The run's cluster in the scheduler's units, for its water-filling."""
+    """The run's cluster in the scheduler's units, as its water-filling needs it."""
 
     def __init__(self, run: RunColumns, views: Mapping[str, QueueView]) -> None:
         self._dims = Dimensions()

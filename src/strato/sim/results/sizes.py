@@ -1,4 +1,4 @@
-"""Jobs by size: by pods where jobs differ in them, else by the GPUs or cores that they request."""
+"""Groups jobs by size: by number of pods if jobs differ in it, else by the GPUs or cores that they request."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from strato.sim.results.columns import Groups, Numbers, RunColumns
 
 _BOUNDS: Final = (1, 4, 16, 64, 256)
-"""Largest size of each class but the last."""
+"""Largest size of each class except the last, which has no bound."""
 
 
 def jobs_by_size(run: RunColumns) -> tuple[str, Groups]:
-    """Return the unit of sizes, and the jobs by classes of size, small ones first."""
+    """Return the unit of sizes, and the jobs grouped by size, the smallest first."""
     unit, sizes = _sizes(run)
     number = np.searchsorted(np.array(_BOUNDS), sizes, side="left")
     used = np.unique(number)

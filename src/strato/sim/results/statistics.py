@@ -19,9 +19,9 @@ from strato.sim.results.columns import Floats
 LEVEL: Final = 0.95
 _RESAMPLES: Final = 1000
 _BLOCK: Final = 4_000_000
-"""Draws of the bootstrap at once."""
+"""Draws of the bootstrap that are in memory together."""
 _MOST_PAIRS: Final = 20_000
-"""Beyond so many pairs the mean's distribution is normal for all purposes, and is taken from its standard error."""
+"""With more pairs the mean's distribution is close to normal: its interval is computed from the standard error."""
 _T: Final = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
     2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
@@ -44,15 +44,15 @@ class Estimate(msgspec.Struct, frozen=True):
 
 
 class PairedDifference(msgspec.Struct, frozen=True):
-    """How the same jobs fared under two policies; differences are the second's minus the first's."""
+    """Compares the waits of the same jobs under two policies; differences are the second's minus the first's."""
 
     first: str
     second: str
     jobs: int
-    """That started under both."""
+    """Number of jobs that started under both."""
     mean_wait_difference: Estimate
     shorter: int
-    """Jobs that waited at least a second less under the second."""
+    """Number of jobs that waited at least a second less under the second."""
     longer: int
     median_wait_difference_seconds: float
 
@@ -94,7 +94,7 @@ def bootstrapped(values: Floats) -> Estimate:
 
 
 def paired(first: str, first_waits: Floats, second: str, second_waits: Floats) -> PairedDifference | None:
-    """Compare the waits of the same jobs under two policies; None where no job started under both."""
+    """Compare the waits of the same jobs under two policies; None if no job started under both."""
     difference = second_waits - first_waits
     difference = difference[~np.isnan(difference)]
     if not len(difference):

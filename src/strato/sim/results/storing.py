@@ -1,6 +1,6 @@
-"""A finished run as a file: written whole or not at all, read back only when it is undamaged and of the same inputs.
+"""Writes a run's record to a file, whole or not at all; reads it back only if it is undamaged and of the same inputs.
 
-The jobs are not in it: they are the trace's, and whoever reads the file has read the trace.
+The file does not hold the jobs, as its reader has the trace.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _COLUMNS: Final = {
 }
 _PER_JOB: Final = ("start_seconds", "finish_seconds", "failed")
 _MOST_BYTES: Final = 8 << 30
-"""A record larger than this is not ours."""
+"""Most bytes of a record; a file that announces more is damaged."""
 
 
 class _Stored(msgspec.Struct, frozen=True):
@@ -51,24 +51,24 @@ class _Stored(msgspec.Struct, frozen=True):
 
 
 def write_run(path: Path, record: RunRecord, inputs: str) -> None:
-    """Write a run's record; what is there stays until it is written and on the disk.
+    """Write a run's record; an existing file is replaced once the new one is on the disk.
 
     Args:
         path: The file.
-        record: What happened.
-        inputs: Digest of all that it follows from.
+        record: The record.
+        inputs: Digest of the run's inputs.
 
     Raises:
-        StateError: It cannot be written, for example because the disk is full.
+        StateError: The file cannot be written, for example because the disk is full.
     """
     replace_file(path, encode_run(record, inputs))
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write a file; what is there stays until the new one is whole and on the disk.
+    """Write a file; an existing one is replaced once the new one is on the disk.
 
     Raises:
-        StateError: It cannot be written, for example because the disk is full.
+        StateError: The file cannot be written, for example because the disk is full.
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -86,7 +86,7 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 def read_run(path: Path, jobs: Sequence[TraceJob], inputs: str) -> RunRecord | None:
-    """Return a run's record; None where there is none that is whole and of these inputs."""
+    """Return a run's record; None if the file is missing, damaged, or of other inputs."""
     try:
         return decode_run(path.read_bytes(), jobs, inputs)
     except OSError:
@@ -110,7 +110,7 @@ def encode_run(record: RunRecord, inputs: str) -> bytes:
 
 
 def decode_run(data: bytes, jobs: Sequence[TraceJob], inputs: str) -> RunRecord | None:
-    """Return a run's record; None where the bytes are damaged or of other inputs."""
+    """Return a run's record; None if the bytes are damaged or of other inputs."""
     try:
         inflate = zlib.decompressobj()
         plain = inflate.decompress(data, _MOST_BYTES)
@@ -132,7 +132,7 @@ def decode_run(data: bytes, jobs: Sequence[TraceJob], inputs: str) -> RunRecord 
 
 
 def _is_whole(columns: Mapping[str, Any], nodes: NodeColumns, jobs: int) -> bool:
-    """Whether columns fit one another, the jobs and the nodes."""
+    """Whether the columns have the right lengths, and the rows in them exist."""
     lengths = {len(column) for name, column in columns.items() if name not in _PER_JOB}
     whole = len(lengths) == 1 and all(len(columns[name]) == jobs for name in _PER_JOB)
     whole = whole and all(len(amounts) == len(nodes.names) for amounts in nodes.capacity.values())

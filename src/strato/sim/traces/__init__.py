@@ -1,8 +1,8 @@
-"""Traces: what was submitted when, how wide, and how long it ran, as their publishers ship them.
+"""Reads traces of jobs (submission, width, run time, requests) in the formats in which their publishers ship them.
 
 `read_trace` recognises the format of files by their content (`registry.FORMATS`; one file per format in `formats`) and
-returns a `Trace`. What cannot be read is named with its line, skipped and counted, or an error if the reading is
-strict. Times of a trace are moved so that its first job is submitted at zero.
+returns a `Trace`. A line that cannot be read is skipped, counted and reported with its number; in a strict reading it
+is an error. The times of a trace are moved so that its first job is submitted at zero.
 """
 
 from strato.node.shapes import GPU

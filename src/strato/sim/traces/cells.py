@@ -1,4 +1,4 @@
-"""What the fields of traces say: numbers, times, amounts, and names that Kubernetes accepts."""
+"""`Line` reads the fields of a trace's lines as numbers, times and amounts; `Names` makes names valid in Kubernetes."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from strato.sim.traces.oddities import Oddities
 from strato.units import duration_seconds
 
 LONGEST_NAME = 40
-"""Characters of a job's name: pods add to it."""
+"""Most characters of a job's name, as names of pods are longer by task and index."""
 MOST_REPLICAS = 1_000_000
-"""Pods of one job."""
+"""Most pods of a job."""
 MOST_SECONDS = 3.2e9
-"""A hundred years; instants since the epoch are below it too."""
+"""Largest time that is read: a hundred years, which instants since the epoch do not reach either."""
 _QUEUE_CHARACTERS = 63
 
 
 class Line:
-    """Reads the fields of one line after the other; what cannot be read is named, and the line is to be skipped.
+    """Reads the fields of one line after the other, and reports fields that cannot be read.
+
+    A reader calls `at` for each line, reads its fields, and then must drop the line if `reject` returns True.
 
     Args:
-        source: What messages call the file.
-        odd: Where it is named.
+        source: How messages name the file.
+        odd: Takes the problems and counts of skipped lines.
     """
 
     __slots__ = ("_first", "_odd", "number", "source")
@@ -34,28 +36,28 @@ class Line:
         self.source = source
         self._odd = odd
         self.number = 0
-        """Of the line."""
+        """The number of the present line."""
         self._first = ""
 
     def at(self, number: int) -> Line:
-        """Begin with a line."""
+        """Go on to a line."""
         self.number = number
         self._first = ""
         return self
 
     def note(self, column: str, message: str) -> None:
-        """Name what is odd about a field; an empty name is the whole line."""
+        """Report a problem of a column of the line; an empty column is the whole line."""
         self._odd.name(self.source, self.number, column, message)
         self._first = self._first or (f"odd {column}" if column else "odd line")
 
     def reject(self) -> bool:
-        """Return whether anything was noted; if so the line is counted as skipped, for the first thing that was."""
+        """Return whether the line has problems; if so, count it as skipped, for the reason of its first problem."""
         if self._first:
             self._odd.skip(self._first)
         return bool(self._first)
 
     def skip(self, reason: str) -> None:
-        """Count the line as one of which nothing ran, unless it is rejected anyway."""
+        """Count the line as skipped because its job did not run, unless `reject` will count it."""
         if not self._first:
             self._odd.skip(reason)
 
@@ -83,7 +85,7 @@ class Line:
         return value
 
     def seconds(self, column: str, text: str) -> float:
-        """Return seconds, given as such or as a duration (``1h30m``)."""
+        """Return a time in seconds, read from a number of seconds or a duration (``1h30m``)."""
         value = _float(text)
         if value != value:
             try:
@@ -97,7 +99,7 @@ class Line:
         return value
 
     def instant(self, column: str, text: str) -> float:
-        """Return seconds since the epoch of ``2017-10-09 07:01:55``; a time without zone is taken as UTC's."""
+        """Return seconds since the epoch of ``2017-10-09 07:01:55``; a time without zone is in UTC."""
         value = instant_seconds(text)
         if value is None:
             self.note(column, f"{shown(text)} is no time such as 2017-10-09 07:01:55" if text else "is empty")
@@ -118,7 +120,7 @@ def shown(text: str) -> str:
 
 
 def instant_seconds(text: str) -> float | None:
-    """Return seconds since the epoch of a date and time in ISO 8601; None when it is none. Without a zone it is UTC."""
+    """Return seconds since the epoch of a time in ISO 8601, which is in UTC if it names no zone; None if it is none."""
     try:
         read = datetime.fromisoformat(text)
         return (read if read.tzinfo is not None else read.replace(tzinfo=UTC)).timestamp()
@@ -141,17 +143,17 @@ def memory(number_bytes: float) -> str:
 
 
 def requests_of(**amounts: str) -> dict[str, str]:
-    """Return what a pod requests of those amounts that are there; one CPU where none is."""
+    """Return the requests of a pod, without amounts that are empty or 0; one CPU if none is left."""
     found = {name: amount for name, amount in amounts.items() if amount and amount != "0"}
     return found or {"cpu": "1"}
 
 
 class Names:
-    """Makes names of Kubernetes objects of what traces call things: equal for equal texts, different for others.
+    """Makes names of Kubernetes objects from texts of traces: equal for equal texts, different for different ones.
 
     Args:
-        prefix: Of names that would be empty or begin with a digit.
-        longest: Characters.
+        prefix: Put before names that would be empty or begin with a digit.
+        longest: Most characters of a name.
     """
 
     def __init__(self, prefix: str, longest: int = LONGEST_NAME) -> None:
@@ -160,17 +162,17 @@ class Names:
         self._of: dict[str, str] = {}
         self._taken: set[str] = set()
         self._last: dict[str, int] = {}
-        """The last number that a name was given."""
+        """Base of a name → the last number that was added to it."""
 
     def of(self, text: str) -> str:
-        """Return the name of a text, the same each time."""
+        """Return the name for a text, the same at each call."""
         known = self._of.get(text)
         if known is None:
             known = self._of[text] = self.new(text)
         return known
 
     def new(self, text: str) -> str:
-        """Return a name like a text that was not given out before."""
+        """Return a name like a text that no call has returned before."""
         base = self.like(text)
         name = base or self._numbered(self._prefix)
         while name in self._taken:
@@ -179,7 +181,7 @@ class Names:
         return name
 
     def take(self, name: str) -> bool:
-        """Return whether a name was free, and keep it."""
+        """Take a name; return whether it was free."""
         free = name not in self._taken
         self._taken.add(name)
         return free
@@ -190,7 +192,7 @@ class Names:
         return base[: self._longest - len(end)].rstrip("-") + end
 
     def like(self, text: str) -> str:
-        """Return a name like a text, given out or not; empty for one without letters and digits."""
+        """Return a valid name like a text, taken or not; empty for a text without letters and digits."""
         cleaned = cleaned_name(text, self._longest)
         if not cleaned:
             return ""
@@ -206,11 +208,11 @@ class QueueNames(Names):
         super().__init__("queue", _QUEUE_CHARACTERS)
 
     def like(self, text: str) -> str:
-        """Return a name like a text, given out or not."""
+        """Return a valid name like a text, taken or not."""
         return cleaned_name(text, self._longest)
 
     def of(self, text: str) -> str:
-        """Return the queue's name; no text is the default queue."""
+        """Return the name of a text's queue; an empty text has an empty name, which is the default queue."""
         return super().of(text) if text else ""
 
 
@@ -218,12 +220,12 @@ _OTHERS = re.compile(r"[^a-z0-9]+")
 
 
 def cleaned_name(text: str, longest: int) -> str:
-    """Return the letters and digits of a text in lower case, with a dash for all between them."""
+    """Return the letters and digits of a text in lower case, with a dash in place of other characters between them."""
     return _OTHERS.sub("-", text[:256].lower()).strip("-")[:longest].rstrip("-")
 
 
 def label_value(text: str) -> str:
-    """Return a text as the value of a label: letters, digits, ``-``, ``_`` and ``.``."""
+    """Return a text as a valid value of a label, with ``-`` in place of other characters."""
     if not names.check_label_value(text):
         return text
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text[:256])[:63].strip("-_.")

@@ -1,4 +1,4 @@
-"""Files that stand beside a trace and belong to it: its machines, and what its run times are computed from."""
+"""Finds the files that belong to a trace and lie beside it, such as its machines or throughputs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MORE = ("", ".gz")
 
 
 def _beside(path: Path, names: Sequence[str], *, above: bool = False) -> list[Path]:
-    """Return the first of those files that is there, in the file's folder or the one above."""
+    """Return the first existing file of these names in the folder of a path, or with ``above`` in the one above."""
     folders = [path.parent, path.parent.parent] if above else [path.parent]
     candidates = (folder / f"{name}{end}" for folder in folders for name in names for end in _MORE)
     return [found for found in candidates if found.is_file()][:1]
@@ -33,11 +33,11 @@ COMPANIONS: Final[Mapping[str, Callable[[Path], list[Path]]]] = {
     "gavel": lambda path: [] if ".json" in path.suffixes else _gavel(path),
     "philly-json": lambda path: _beside(path, ["cluster_machine_list"]),
 }
-"""Format → finds what belongs to a file of it."""
+"""Name of a format → the function that finds the companions of a file."""
 
 
 def with_companions(kind: str, files: Sequence[InputFile]) -> Sequence[InputFile]:
-    """Return the files of a trace and, where one file was named, what stands beside it."""
+    """Return the files of a trace and, if it is a single file, its companions."""
     find = COMPANIONS.get(kind)
     if find is None or len(files) != 1 or files[0].member or not files[0].path.is_file():
         return files

@@ -1,4 +1,4 @@
-"""What a trace holds, in numbers: sizes, run times, arrivals, and the load it would be on machines. Pure."""
+"""`describe`: sums a trace up in numbers: sizes, run times, arrivals, and the load that it is for machines. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from strato.units import human_bytes, human_duration
 
 PERCENTILES: Final = (10, 50, 90, 99)
 _BAR: Final = 40
-"""Characters of the longest bar."""
+"""Characters of the longest bar of a histogram."""
 _RUN_BOUNDS: Final = (0, 1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400, np.inf)
 _RUN_NAMES: Final = ("< 1s", "1s", "10s", "1m", "10m", "1h", "6h", "1d", "≥ 7d")
 _MOST_NAMED: Final = 5
@@ -36,7 +36,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """One trace in numbers."""
+    """The numbers of one trace."""
 
     name: str
     format: str
@@ -45,38 +45,38 @@ class Description:
     skipped: int
     reasons: Mapping[str, int]
     span_seconds: float
-    """From the first submission to the last."""
+    """Time from the first submission to the last."""
     users: int
     queues: Mapping[str, int]
-    """Jobs of the largest."""
+    """Number of jobs of the largest queues."""
     queue_count: int
     applications: int
     with_dependencies: int
     elastic: int
     spreads: Mapping[str, Spread]
-    """By what is spread: ``runSeconds``, ``podsPerJob``, …"""
+    """Name of a number, such as ``runSeconds`` or ``podsPerJob`` → its distribution."""
     work: Mapping[str, float]
     """Resource → amount × seconds of all pods: cpu in cores, memory in bytes, others in units."""
     machines: int
     capacity: Mapping[str, float]
-    """Resource → what the machines offer, in the same units."""
+    """Resource → capacity of the machines, in the same units."""
     offered_load: Mapping[str, float]
     """Resource → work divided by capacity and span; above 1 the machines cannot keep up."""
     run_histogram: Mapping[str, int]
-    """Shortest run time of the bin → jobs."""
+    """Shortest run time of a bin → number of jobs in it."""
     hourly: tuple[float, ...]
     """Share of the submissions in each hour of the day, counted from the first submission."""
     problems: tuple[tuple[str, str], ...]
-    """Place and message of the first lines that could not be read."""
+    """Places and messages of the first lines that could not be read."""
 
 
 def describe(trace: Trace, name: str, nodes: Sequence[NodeShape] = ()) -> Description:
-    """Return a trace in numbers.
+    """Return the numbers of a trace.
 
     Args:
-        trace: With at least one job.
-        name: What it is called.
-        nodes: Machines to compare its load with; by default its own.
+        trace: A trace with at least one job.
+        name: Its name in the report.
+        nodes: Machines to compare its load with; empty takes the trace's own.
     """
     jobs = trace.jobs
     submit = np.array([job.submit_seconds for job in jobs])
@@ -123,7 +123,7 @@ def describe(trace: Trace, name: str, nodes: Sequence[NodeShape] = ()) -> Descri
 
 
 def _amounts(jobs: Sequence[TraceJob]) -> dict[str, NDArray[np.float64]]:
-    """Return what one pod of each job requests, by resource."""
+    """Return the requests of one pod of each job, by resource."""
     names = sorted({name for job in jobs for name in job.requests})
     return {name: np.array([_amount(name, job.requests.get(name, "0")) for job in jobs]) for name in names}
 
@@ -178,7 +178,7 @@ def _camel(name: str) -> str:
 
 
 def to_table(description: Description) -> str:
-    """Return a description as people read it."""
+    """Return a description as text for a terminal."""
     one = description
     lines = [
         f"{one.name}: {one.format}",

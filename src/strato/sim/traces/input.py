@@ -1,7 +1,7 @@
-"""Files of traces as lines, rows and bytes: plain, gzip, tar in gzip or Parquet, never more in memory than asked for.
+"""`InputFile`: reads a file of a trace (plain, gzip, tar in gzip, Parquet) as lines, rows or bytes, in bounded memory.
 
-A file of a trace may be huge, cut off, no text, or a bomb. What is read is bounded: the length of a line, the size of
-a document that must be read whole, and how much larger than itself a compressed file may become.
+A file may be huge, cut off, no text, or a decompression bomb. So three things are bounded: the length of a line, the
+size of a document that must be read whole, and the ratio of uncompressed to compressed size.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from strato.sim.traces.oddities import Oddities
 
 LONGEST_LINE_BYTES: Final = 1 << 20
 LARGEST_DOCUMENT_BYTES: Final = 2 << 30
-"""Of JSON and YAML, which are read whole."""
+"""Most bytes of a JSON or YAML file, as these are read whole."""
 _HEAD_BYTES: Final = 1 << 16
 _BUFFER_BYTES: Final = 1 << 20
 _MOST_EXPANSION: Final = 500
-"""Times its own size that a compressed file may become; logs reach 10 to 60, deflate itself 1,032."""
+"""Largest ratio of uncompressed to compressed size. Logs reach 10 to 60; deflate can reach 1,032."""
 _EXPANSION_FREE_BYTES: Final = 64 << 20
 _BROKEN = (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError)
 _ARROW_BATCH_ROWS: Final = 1 << 14
 
 Rows = Iterator[tuple[int, list[str]]]
-"""Number of the line, its fields."""
+"""Rows of a table: number of the line, its fields."""
 
 
 class _Expanding(io.RawIOBase):
-    """What a compressed file holds, as long as it does not become too large for its own size."""
+    """The uncompressed content of a gzip file; raises when it exceeds `_MOST_EXPANSION` times the file's size."""
 
     def __init__(self, compressed: IO[bytes], name: str) -> None:
         self._size = os.fstat(compressed.fileno()).st_size
@@ -68,18 +68,18 @@ class InputFile:
     """One file of a trace, or one file in an archive.
 
     Args:
-        path: Of the file, or of the archive.
-        member: Its name in the archive.
+        path: Path of the file, or of the archive.
+        member: Name of the file in the archive; empty without one.
     """
 
     def __init__(self, path: Path, member: str = "") -> None:
         self.path = path
         self.member = member
         self.label = f"{path}({member})" if member else str(path)
-        """What messages call it."""
+        """How messages name the file."""
         self._head: bytes | None = None
         self._copy: Path | None = None
-        """Of what a pipe gave, which can be read once only."""
+        """A temporary copy of the content if the path is a pipe, which can be read only once."""
 
     @property
     def name(self) -> str:
@@ -88,10 +88,10 @@ class InputFile:
 
     @property
     def head(self) -> bytes:
-        """The first 64 KiB of what it holds, without a byte order mark.
+        """The first 64 KiB of the uncompressed content, without a byte order mark.
 
         Raises:
-            UsageError: It cannot be read.
+            UsageError: The file cannot be read.
         """
         if self._head is None:
             with self._reading(), self._open() as stream:
@@ -104,10 +104,10 @@ class InputFile:
         return self.head.startswith(b"PAR1") and not self.member
 
     def members(self) -> list[str]:
-        """Return the names of the files in it if it is an archive of tar, else nothing.
+        """Return the names of the files in it if it is a tar archive, else nothing.
 
         Raises:
-            UsageError: It cannot be read.
+            UsageError: The archive cannot be read.
         """
         if self.member or self.head[257:262] != b"ustar":
             return []
@@ -115,10 +115,12 @@ class InputFile:
             return [entry.name for entry in archive if entry.isfile()]
 
     def lines(self, odd: Oddities) -> Iterator[tuple[int, str]]:
-        """Yield the lines with their numbers, without what ends them; one that is no text is named, counted and empty.
+        """Yield the lines with their numbers, without line ends.
+
+        A line that is too long or not UTF-8 is reported, counted as skipped, and yielded empty.
 
         Raises:
-            UsageError: It cannot be read.
+            UsageError: The file cannot be read.
         """
         with self._reading(), self._open() as stream:
             number = 0
@@ -142,15 +144,15 @@ class InputFile:
                 yield number, line
 
     def rows(self, odd: Oddities, *, delimiter: str = ",", comments: bool = False) -> Rows:
-        """Yield the rows of a table that say something.
+        """Yield the rows of a table that are not empty.
 
         Args:
-            odd: Where lines that are none go.
-            delimiter: Between fields.
-            comments: Whether a line that begins with ``#`` is none.
+            odd: Takes the problems of lines that are no rows.
+            delimiter: The character between fields.
+            comments: Whether lines that begin with ``#`` are left out.
 
         Raises:
-            UsageError: It cannot be read.
+            UsageError: The file cannot be read.
         """
         if self.is_parquet:
             return self.parquet_rows()
@@ -159,12 +161,12 @@ class InputFile:
         )
 
     def document(self) -> bytes:
-        """Return all that it holds.
+        """Return the whole uncompressed content.
 
         Raises:
-            UsageError: It cannot be read or is larger than may be read whole.
+            UsageError: The file cannot be read, or holds more than `LARGEST_DOCUMENT_BYTES`.
         """
-        data = bytearray()  # grown: asked for the largest size at once, a file reserves it, however short it is
+        data = bytearray()  # in parts, as `read` with the largest size would reserve that much memory for any file
         with self._reading(), self._open() as stream:
             while len(data) <= LARGEST_DOCUMENT_BYTES and (part := stream.read(_BUFFER_BYTES)):
                 data += part
@@ -174,7 +176,7 @@ class InputFile:
 
     @contextmanager
     def _open(self) -> Iterator[io.BufferedReader]:
-        """Open what it holds, uncompressed."""
+        """Open the file, or the member of the archive, as an uncompressed stream."""
         with contextlib.ExitStack() as opened:
             plain = cast(io.BufferedReader, opened.enter_context(self._source().open("rb", buffering=_BUFFER_BYTES)))
             stream = plain
@@ -186,7 +188,7 @@ class InputFile:
             yield stream
 
     def _source(self) -> Path:
-        """Return what to open: the file, or a copy of what a pipe gave."""
+        """Return the path to open: the file's, or that of a copy of a pipe's content."""
         if self._copy is not None:
             return self._copy
         if self.path.is_file():
@@ -218,11 +220,11 @@ class InputFile:
             raise UsageError(f"the trace {self.label} is not {kind}: {one_line(error)}") from error
 
     def parquet_rows(self) -> Rows:
-        """Yield the names of the columns of a file of Parquet, then its rows as text.
+        """Yield the names of the columns of a Parquet file, then its rows as text.
 
         Raises:
-            StratoError: The library that reads it is not installed.
-            UsageError: It cannot be read.
+            StratoError: pyarrow is not installed.
+            UsageError: The file cannot be read.
         """
         try:
             pyarrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
@@ -244,12 +246,12 @@ class InputFile:
 
 
 def why(error: Exception) -> str:
-    """Return in a line why a document cannot be decoded."""
+    """Return why a document cannot be decoded, in one line."""
     return "is nested too deeply" if isinstance(error, RecursionError) else one_line(error)
 
 
 def rows_of(source: str, lines: Iterator[str], odd: Oddities, *, delimiter: str = ",", comments: bool = False) -> Rows:
-    """Yield the rows of a table that say something, as `InputFile.rows` does."""
+    """Yield the rows of a table that are not empty; for the arguments see `InputFile.rows`."""
     reader = csv.reader(lines, delimiter=delimiter)
     while True:
         try:
@@ -268,7 +270,7 @@ def head_text(head: bytes, label: str) -> str:
     """Return the beginning of a file as text, up to the end of its last whole line.
 
     Raises:
-        UsageError: It is no text.
+        UsageError: It is not UTF-8.
     """
     if len(head) >= _HEAD_BYTES:
         head = head[: head.rfind(b"\n") + 1] or head
@@ -279,10 +281,10 @@ def head_text(head: bytes, label: str) -> str:
 
 
 def trace_text(path: Path) -> str:
-    """Return a small file as text, compressed with gzip or not.
+    """Return a file as text; it may be compressed with gzip.
 
     Raises:
-        UsageError: It cannot be read.
+        UsageError: The file cannot be read or is not UTF-8.
     """
     try:
         return InputFile(path).document().decode()
@@ -291,10 +293,10 @@ def trace_text(path: Path) -> str:
 
 
 def files_of(paths: Sequence[Path]) -> list[InputFile]:
-    """Return the files of a trace: those given, those in folders and in the folders of these, those in archives.
+    """Return the files of a trace: the given ones, those in folders and their subfolders, and the members of archives.
 
     Raises:
-        UsageError: One cannot be read, or a folder is empty.
+        UsageError: A file cannot be read, or a folder holds no file.
     """
     found: list[InputFile] = []
     for path in paths:

@@ -1,4 +1,4 @@
-"""`read_trace`: a trace from its file, files or folder, or made by a model of workloads."""
+"""`read_trace`: reads a trace from a file, files or a folder, or generates it by a model of workloads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from strato.sim.workloads.spec import is_model, make
 
 
 class SeveralTraces(UsageError):
-    """What was named is not one trace but several; `files` has them."""
+    """The paths name several traces, not one; `files` has their files."""
 
     def __init__(self, message: str, files: Sequence[InputFile]) -> None:
         super().__init__(message)
@@ -31,18 +31,18 @@ def read_trace(
     limit: int = 0,
     options: ReadOptions | None = None,
 ) -> Trace:
-    """Read a trace, compressed with gzip or not.
+    """Read a trace; its files may be compressed with gzip.
 
     Args:
         source: A file, a folder or several files that are one trace (see `FORMATS`), or a model (`workloads.spec`).
-        queue_by: ``queue``, ``user`` or ``group`` puts each job in a queue named after that field, where the format
+        queue_by: ``queue``, ``user`` or ``group`` puts each job into a queue named after that field, if the format
             has it.
-        limit: Only the first so many jobs; 0 is all.
-        options: All that can be chosen, in place of the two before.
+        limit: Number of jobs to read from the beginning; 0 is all.
+        options: All options, in place of ``queue_by`` and ``limit``.
 
     Raises:
         UsageError: A file cannot be read, is of no known format, or holds no job that ran.
-        InvalidInput: What is wrong with its lines, if the reading is strict or nothing else is left.
+        InvalidInput: Lines have problems, and the reading is strict or no job is left.
     """
     options = options or ReadOptions(queue_by=queue_by, limit=limit)
     if not isinstance(source, str | Path) and len(source) == 1:
@@ -58,11 +58,11 @@ def read_trace(
 
 
 def read_files(paths: Sequence[Path], options: ReadOptions) -> Trace:
-    """Read what files or folders hold, machines without jobs too.
+    """Read files or folders, which may hold machines and no jobs.
 
     Raises:
         UsageError: A file cannot be read or is of no known format.
-        InvalidInput: What is wrong with its lines, if the reading is strict.
+        InvalidInput: Lines have problems, and the reading is strict.
     """
     kind, files = _format_of(paths, options)
     reading = Reading(options, Oddities(strict=options.strict))
@@ -75,9 +75,9 @@ def read_files(paths: Sequence[Path], options: ReadOptions) -> Trace:
 
 
 def _format_of(paths: Sequence[Path], options: ReadOptions) -> tuple[Format, list[InputFile]]:
-    """Return of which format files are, and which of them are.
+    """Return the format of files, and those of them that have it.
 
-    Files that were named must all be of one format; what stands beside traces in a folder is passed over.
+    Files that the user named must all have one format. In a folder, files of no known format are left out.
     """
     files = files_of(paths)
     if options.format:
@@ -123,7 +123,7 @@ def _recognised(file: InputFile, *, is_named: bool) -> tuple[Format, ...]:
         return formats
     try:
         return recognised(file)
-    except UsageError:  # beside a trace may stand anything: pictures, archives, what only others may read
+    except UsageError:  # a folder may hold other files too: pictures, archives, files without read permission
         return ()
 
 

@@ -1,4 +1,4 @@
-"""What all readers of traces share: the options of a reading, names, queues, and what was found so far."""
+"""`Reading`: the options and results of reading a trace, which all formats share; `Format` describes a format."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from strato.sim.workloads.jobs import Trace, TraceJob, from_zero, in_circles, on
 MOST_JOBS = 20_000_000
 MOST_NODES = 1_000_000
 QUEUE_FIELDS = ("queue", "user", "group")
-"""What queues can be made of; each format has some of these."""
+"""Fields that can become a job's queue; each format has some of them."""
 GPU_MODEL = "nvidia.com/gpu.product"
-"""Label of nodes, as NVIDIA's feature discovery names it: the model of their GPUs."""
+"""Label of nodes with the model of their GPUs, as NVIDIA's GPU feature discovery sets it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,18 +25,18 @@ class ReadOptions:
     """How a trace is read."""
 
     queue_by: str = ""
-    """``queue``, ``user`` or ``group``: what makes a job's queue; empty is what the format does by itself."""
+    """The field that becomes a job's queue: ``queue``, ``user`` or ``group``; empty is the format's default."""
     limit: int = 0
-    """Only the first so many jobs by submission; 0 is all."""
+    """Number of jobs to take, in the order of submission; 0 is all."""
     strict: bool = False
-    """Whether a line that cannot be read is an error; if not it is skipped, counted and named."""
+    """Whether a line that cannot be read is an error; else it is skipped, counted and reported."""
     format: str = ""
     """Name of the format; empty recognises it by content."""
 
 
 @dataclass(slots=True)
 class Reading:
-    """One reading: readers add to it."""
+    """One reading of a trace; the reader of the format adds jobs and machines to it."""
 
     options: ReadOptions
     odd: Oddities
@@ -46,20 +46,20 @@ class Reading:
     queues: QueueNames = field(default_factory=QueueNames)
 
     def add(self, job: TraceJob) -> None:
-        """Take a job.
+        """Add a job.
 
         Raises:
-            UsageError: There are too many.
+            UsageError: The trace has more than `MOST_JOBS`.
         """
         self.jobs.append(job)
         if len(self.jobs) > MOST_JOBS:
             raise UsageError(f"the trace holds more than {MOST_JOBS:,} jobs; cut it into parts")
 
     def add_nodes(self, shape: NodeShape) -> None:
-        """Take a machine, or several that are equal.
+        """Add a machine, or several equal ones.
 
         Raises:
-            UsageError: There are too many.
+            UsageError: The trace has more than `MOST_NODES`.
         """
         self.nodes.append(shape)
         if len(self.nodes) > MOST_NODES or shape.count > MOST_NODES:
@@ -69,13 +69,13 @@ class Reading:
         """Return the name of a job's queue.
 
         Args:
-            default: The field that makes queues where nobody asks for one; empty is none.
-            fields: What the trace knows of ``queue``, ``user`` and ``group``.
+            default: The field to use if the options name none; empty puts jobs into the default queue.
+            fields: The job's values of ``queue``, ``user`` and ``group``, as far as the trace has them.
         """
         return self.queues.of(fields.get(self.options.queue_by or default, ""))
 
     def check_queue_by(self, kind: str, known: Sequence[str]) -> None:
-        """Check that queues can be made by what was asked for.
+        """Check that the format has the field that the options name for queues.
 
         Raises:
             UsageError: The format has no such field.
@@ -86,11 +86,11 @@ class Reading:
             raise UsageError(f"queues of {kind} cannot be made by {by!r}; choose {choice}")
 
     def line(self, file: InputFile) -> Line:
-        """Return what reads the fields of a file's lines."""
+        """Return a `Line` to read the fields of a file with."""
         return Line(file.label, self.odd)
 
     def trace(self, kind: str) -> Trace:
-        """Return what was read.
+        """Return the trace of the jobs and machines added so far.
 
         Raises:
             InvalidInput: The reading is strict and a line could not be read.
@@ -104,7 +104,7 @@ class Reading:
         )
 
     def _with_known_dependencies(self) -> Sequence[TraceJob]:
-        """Return the jobs without what they would wait for in vain: jobs that are not there, and circles."""
+        """Return the jobs without dependencies on jobs that the trace does not have, and without cycles of them."""
         circle = in_circles(self.jobs)
         if not circle and not any(job.after for job in self.jobs):
             return self.jobs
@@ -119,17 +119,17 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """What a file is recognised by."""
+    """The beginning of a file, by which formats recognise it."""
 
     file: InputFile
     name: str
-    """Of the file, without folders and ``.gz``, in lower case."""
+    """Name of the file without folders and ``.gz``, in lower case."""
     text: str
-    """Its beginning."""
+    """The beginning of its content."""
     lines: tuple[str, ...]
-    """The first of these that are not empty."""
+    """The first lines that are not empty."""
     header: tuple[str, ...]
-    """The fields of the first line that is no comment, as of a CSV, in lower case."""
+    """The fields of the first line that is no comment, read as CSV, in lower case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,25 +137,25 @@ class Format:
     """One format of traces."""
 
     name: str
-    """As ``--format`` has it."""
+    """Its name for ``--format``."""
     title: str
-    """In one line, with the publisher."""
+    """A line that describes it, with the publisher."""
     recognise: Callable[[Head], int]
-    """How sure it is that a file is its own: 0 not at all, 10 by content, 1 more where the name agrees."""
+    """Returns how sure it is that a file has this format: 0 not at all, 10 by content, 11 if the name fits too."""
     read: Callable[[Sequence[InputFile], Reading], None]
-    """Reads all files of a trace that were recognised as of this format."""
+    """Reads all files of a trace of this format."""
     reads_parts: bool = False
-    """Whether several files are one trace."""
+    """Whether several files can be one trace."""
     alone: Callable[[Sequence[InputFile]], Sequence[InputFile]] = lambda _: ()
-    """Returns those of the files of which a trace has one only, where there are more than one."""
+    """Returns the files of a kind of which a trace can have only one; more than one is an error."""
     queue_fields: tuple[str, ...] = ()
-    """What queues can be made of."""
+    """Fields that can become a job's queue."""
 
 
 def machine(
     name: str, cpu: str = "", memory: str = "", gpus: int = 0, labels: dict[str, str] | None = None, count: int = 1
 ) -> NodeShape:
-    """Return a machine of a trace: cpu 1 and memory 4 GiB per cpu where it does not say."""
+    """Return a machine of a trace; without given amounts it has 1 cpu, and 4 GiB of memory per cpu."""
     resources = {"cpu": cpu or "1"}
     resources["memory"] = memory or f"{4 * max(1, int(float(cpu or 1)) if cpu.isdigit() else 1)}Gi"
     if gpus:

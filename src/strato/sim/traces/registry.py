@@ -1,4 +1,4 @@
-"""All formats of traces, and which of them a file is."""
+"""`FORMATS`: all formats of traces; `recognised` finds the format of a file."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ FORMATS: Final[Mapping[str, Format]] = {
         mapping.FORMAT,
     )
 }
-"""By name, as the documentation lists them."""
+"""Name of a format → the format, in the order of the documentation."""
 _HEAD_LINES = 50
 
 
 def head_of(file: InputFile) -> Head:
-    """Return what a file is recognised by.
+    """Return the beginning of a file, by which its format is recognised.
 
     Raises:
-        UsageError: It cannot be read or is no text.
+        UsageError: The file cannot be read or is no text.
     """
     if file.is_parquet:
         _, header = next(file.parquet_rows(), (1, []))
@@ -86,10 +86,10 @@ def _header(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def recognised(file: InputFile) -> tuple[Format, ...]:
-    """Return the formats a file may be of, all equally sure; nothing for a file that is of none.
+    """Return the formats that are most sure of a file; several if they are equally sure, none if none knows it.
 
     Raises:
-        UsageError: It cannot be read or is no text.
+        UsageError: The file cannot be read or is no text.
     """
     head = head_of(file)
     sure = {name: format_.recognise(head) for name, format_ in FORMATS.items()}
@@ -98,10 +98,10 @@ def recognised(file: InputFile) -> tuple[Format, ...]:
 
 
 def format_named(name: str) -> Format:
-    """Return a format.
+    """Return the format of a name.
 
     Raises:
-        UsageError: There is none of that name.
+        UsageError: No format has that name.
     """
     if name not in FORMATS:
         raise UsageError(f"there is no format {name!r} of traces{nearest(name, FORMATS)}")

@@ -1,1 +1,1 @@
-"""One file per format of traces: how it is recognised, and how its lines become jobs and machines."""
+"""The formats of traces, one file each: how a format is recognised, and how its lines become jobs and machines."""

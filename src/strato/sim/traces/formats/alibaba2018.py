@@ -6,9 +6,9 @@ nothing, ``R4_2_3`` for the tasks 2 and 3 of its job; others (``task_Nzg3…``) 
 time_stamp, failure domains 1 and 2, cpu_num, mem_size (per cent), status. Source: alibaba/clusterdata,
 ``cluster-trace-v2018`` (schema.txt, trace_2018.md).
 
-A task becomes a job whose pods, its instances, start one by one as they fit. All tasks of a job are submitted when its
-first one began; what a task waits for decides when it can start. The largest machine's memory, which is not published,
-is taken as 512 GiB.
+A task becomes a job whose pods, its instances, start one by one as they fit. A task that waits for others is submitted
+when the first task of its job began, and starts after these; other tasks are submitted when they began. The memory of
+the largest machine is not published; 512 GiB is assumed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from strato.sim.traces.reading import Format, Head, Reading
 from strato.sim.workloads.jobs import TraceJob
 
 LARGEST_MEMORY_BYTES: Final = 512 << 30
-"""Of a machine; the trace has shares of it."""
+"""Assumed memory of the largest machine; the trace has shares of it."""
 NOT_WHOLE: Final = "did not run to its end within the trace"
 _DAG_NAME = re.compile(r"[A-Za-z]+(\d{1,9})((?:_\d{1,9})*)(?:_|$)")
 _STATES = frozenset({"Terminated", "Failed", "Running", "Waiting", "Ready", "Interrupted", "Cancelled"})
@@ -38,11 +38,11 @@ class Task(NamedTuple):
     """One task of a workflow."""
 
     number: str
-    """Within its job; empty for one that nothing can wait for."""
+    """The task's number in its job; empty if its name has none, so that no task can wait for it."""
     after: tuple[str, ...]
-    """Numbers of tasks that must have ended before."""
+    """Numbers of the tasks that must end before this one starts."""
     job: TraceJob
-    """Not yet with what it waits for."""
+    """The task as a job, still without dependencies."""
 
 
 def _recognise(head: Head) -> int:
@@ -99,7 +99,7 @@ def _task(cells: Sequence[str], line: Line, reading: Reading) -> Task | None:
 
 
 def dag_of(name: str) -> tuple[str, tuple[str, ...]]:
-    """Return the number of a task and of those it waits for, from its name; nothing where it says nothing."""
+    """Return the number of a task and those of the tasks that it waits for, from its name; empty if it names none."""
     found = _DAG_NAME.match(name)
     if found is None or name.startswith("task_"):
         return "", ()
@@ -107,7 +107,10 @@ def dag_of(name: str) -> tuple[str, tuple[str, ...]]:
 
 
 def add_workflow(tasks: Sequence[Task], reading: Reading) -> None:
-    """Take the tasks of a job: submitted together, each after those it waits for that are there."""
+    """Add the tasks of a job to a reading, with dependencies on those tasks of it that the trace has.
+
+    A task with dependencies is submitted when the first task of the job began, the others when they began.
+    """
     names = {task.number: task.job.name for task in tasks if task.number}
     start = min(task.job.submit_seconds for task in tasks)
     for task in tasks:
@@ -117,7 +120,7 @@ def add_workflow(tasks: Sequence[Task], reading: Reading) -> None:
 
 
 def _is_before(number: str, other: str) -> bool:
-    """Tasks wait for lower numbers only, so that no circle of them can wait for itself."""
+    """Whether a number is lower than another. Dependencies on higher numbers are left out, so there is no cycle."""
     return (len(number), number) < (len(other), other)
 
 
@@ -136,7 +139,7 @@ def _with(job: TraceJob, submit: float, after: tuple[str, ...]) -> TraceJob:
 def _read_machines(file: InputFile, reading: Reading) -> None:
     known: set[str] = set()
     for line, (name, _, near, far, cpus, mem, _) in fixed(file, reading, _MACHINE_FIELDS):
-        if name in known:  # events of a machine that was there already
+        if name in known:  # a later event of the same machine
             continue
         cpu = line.whole("cpu_num", cpus, 1)
         share = line.number_in("mem_size", mem, 0, 101) / 100

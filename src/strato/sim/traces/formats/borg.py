@@ -1,10 +1,10 @@
-"""What the readers of Google's traces share: events of tasks become jobs.
+"""`Tasks` and `Machines`: make jobs and nodes from the events of Google's traces; both of their formats use them.
 
-A task is submitted, runs, and ends or is evicted, perhaps several times; its run time is that of all its runs. The
-tasks of a job that ask for the same and were first submitted in the same second become one job of equal pods, which
-start as they fit: a task waits for no other. As pods of a job run equally long, each runs as long as its tasks did on
-average, so that the load is the trace's. Sizes are shares of the largest machine, which is not published; it is taken
-as 64 CPUs and 256 GiB, as are machines.
+A task is submitted, runs, and ends or is evicted, perhaps several times; its run time is the sum of all its runs. Tasks
+of a job with equal requests that were first submitted in the same second become one job of equal pods, which start one
+by one as they fit. All pods of a job run equally long, so each gets the mean run time of its tasks, which keeps the
+load of the trace. Sizes of tasks and machines are shares of the largest machine, which is not published; 64 CPUs and
+256 GiB are assumed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MICRO: Final = 1e-6
 
 
 class Event(Enum):
-    """What happened to a task."""
+    """The kinds of events of a task."""
 
     SUBMIT = "submit"
     START = "start"
@@ -42,14 +42,14 @@ class _Life:
     priority: int
     user: str
     since: float = -1.0
-    """When the run began that goes on; negative when it does not run."""
+    """When its present run began; negative if it does not run."""
     ran: float = 0.0
     begun: float = -1.0
 
 
 @dataclass(slots=True)
 class Tasks:
-    """The lives of tasks, from their events in the order of time."""
+    """The submission, runs and requests of each task, from events in the order of time."""
 
     _lives: dict[tuple[str, str], _Life] = field(default_factory=dict)
     _other: int = 0
@@ -61,9 +61,9 @@ class Tasks:
 
         Args:
             key: Job and number of the task.
-            event: What happened.
-            microseconds: When; 0 is before the trace began.
-            size: CPUs and memory it asks for, as shares; 0 where the event does not say.
+            event: Kind of the event.
+            microseconds: Time of the event; 0 is before the trace began.
+            size: Requested CPUs and memory as shares of the largest machine; 0 if the event has none.
             about: Priority and user.
         """
         at = microseconds * _MICRO
@@ -82,11 +82,11 @@ class Tasks:
             life.since = -1.0
 
     def add_to(self, reading: Reading, after: Mapping[str, Sequence[str]] | None = None) -> None:
-        """Add jobs.
+        """Add the jobs to a reading.
 
         Args:
-            reading: Takes them.
-            after: By job the jobs that must have ended before.
+            reading: The reading.
+            after: Job of the trace → the jobs that must end before it starts.
         """
         groups: dict[tuple[str, int, float, float, int], list[_Life]] = {}
         for (job, _), life in self._lives.items():
@@ -128,17 +128,17 @@ def _job(name: str, lives: Sequence[_Life], after: tuple[str, ...], reading: Rea
 
 @dataclass(slots=True)
 class Machines:
-    """Machines, from their events: those that were there when the trace began, or else all that came."""
+    """The machines that were there when the trace began, from their events; all machines if none was."""
 
     _at: dict[str, tuple[float, float, float, str]] = field(default_factory=dict)
 
     def note(self, name: str, microseconds: float, cpu: float, mem: float, platform: str) -> None:
-        """Take a machine that came or changed, with shares of the largest; the first event with sizes counts."""
+        """Take an event of a machine with its sizes, as shares of the largest; the first event with sizes counts."""
         if cpu > 0 and mem > 0:
             self._at.setdefault(name, (microseconds, cpu, mem, platform))
 
     def add_to(self, reading: Reading) -> None:
-        """Add machines, equal ones together."""
+        """Add the machines to a reading, equal ones as one shape."""
         some = [entry for entry in self._at.values() if entry[0] == 0] or list(self._at.values())
         counts: dict[tuple[float, float], int] = {}
         for _, cpu, mem, _ in some:

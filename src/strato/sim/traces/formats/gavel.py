@@ -26,10 +26,10 @@ from strato.sim.traces.reading import GPU_MODEL, Format, Head, Reading
 from strato.sim.workloads.jobs import TraceJob
 
 REFERENCE_GPU: Final = "v100"
-"""The type of GPU on which run times are given."""
+"""The type of GPU for which run times of jobs are computed."""
 _GPU_TYPES = ("v100", "p100", "k80")
 _PLACES = {7: (0, 4, 5, 6), 10: (0, 5, 9, 6)}
-"""Fields of a line → places of job type, steps, arrival and scale factor."""
+"""Number of fields of a line → indexes of job type, steps, arrival and scale factor."""
 _UNKNOWN_TYPE = "no throughput known for its type and number of GPUs"
 
 
@@ -100,7 +100,7 @@ def rates_of(document: object, label: str) -> Mapping[str, float]:
     """Return steps per second of a job alone on the reference GPU, by ``('job type', scale factor)``.
 
     Raises:
-        InvalidInput: The document is none of throughputs.
+        InvalidInput: The document does not hold throughputs.
     """
     by_type = document.get(REFERENCE_GPU) if isinstance(document, dict) else None
     if not isinstance(by_type, dict):

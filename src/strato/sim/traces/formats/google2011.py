@@ -45,7 +45,7 @@ def _is_machine(row: Sequence[str]) -> bool:
 
 def _read(files: Sequence[InputFile], reading: Reading) -> None:
     tasks, machines = Tasks(), Machines()
-    for file in files:  # parts are named in the order of time
+    for file in files:  # the order of the names is the order of time
         if _is_machine(file.head.partition(b"\n")[0].decode(errors="replace").strip().split(",")):
             _read_machines(file, machines, reading)
         else:

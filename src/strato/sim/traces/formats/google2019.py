@@ -28,7 +28,7 @@ _TYPES = (
     *("SUBMIT", "QUEUE", "ENABLE", "SCHEDULE", "EVICT", "FAIL", "FINISH", "KILL", "LOST"),
     *("UPDATE_PENDING", "UPDATE_RUNNING"),
 )
-"""By number."""
+"""The types of events, by their number."""
 _NUMBERS = {**{name: number for number, name in enumerate(_TYPES)}, **{str(number): number for number in range(11)}}
 _EVENTS = (Event.SUBMIT, Event.OTHER, Event.OTHER, Event.START, *(Event.END,) * 5, Event.OTHER, Event.OTHER)
 _MACHINE_TYPES = {"1": 1, "2": 2, "3": 3, "ADD": 1, "REMOVE": 2, "UPDATE": 3}
@@ -59,7 +59,7 @@ def _read(files: Sequence[InputFile], reading: Reading) -> None:
     tasks, machines = Tasks(), Machines()
     users: dict[str, str] = {}
     after: dict[str, list[str]] = {}
-    for file in sorted(files, key=_is_collections, reverse=True):  # users are known before instances come
+    for file in sorted(files, key=_is_collections, reverse=True):  # first the files that give users of collections
         for line, entry in _entries(file, reading):
             if "instance_index" in entry:
                 _note_instance(entry, line, tasks, users)
@@ -108,7 +108,7 @@ def _type(entry: Mapping[str, Any], line: Line) -> int:
 
 
 def _size(entry: Mapping[str, Any], name: str, line: Line) -> tuple[float, float]:
-    """Return CPUs and memory, nested or flat."""
+    """Return CPUs and memory of a nested or flat entry."""
     value = entry.get(name)
     if isinstance(value, str) and value.startswith("{") and len(value) < 200:
         try:

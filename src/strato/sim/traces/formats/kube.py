@@ -37,7 +37,7 @@ NO_PODS: Final = "pod groups without pods (their run time is not known)"
 _JOB_LABELS = ("volcano.sh/job-name", "batch.kubernetes.io/job-name", "job-name")
 _QUEUE = "scheduling.volcano.sh/queue-name"
 _MACHINES_OWN = ("kubernetes.io/hostname",)
-"""Labels of nodes that say nothing about others."""
+"""Labels of nodes whose value is different for each node."""
 
 T = TypeVar("T")
 
@@ -109,7 +109,7 @@ def _kind(kind: str, item: Mapping[str, Any]) -> str:
 
 
 def _typed(item: Mapping[str, Any], type_: type[T], line: Line) -> T | None:
-    """Decode one object; None after naming what is odd about it."""
+    """Decode one object; if that fails, report the problem and return None."""
     metadata = item.get("metadata")
     name = metadata.get("name", "") if isinstance(metadata, dict) else ""
     try:
@@ -147,7 +147,7 @@ def _take_node(node: Node | None, line: Line, reading: Reading) -> None:
 def _take_pods(
     pods: Sequence[Pod], groups: Mapping[tuple[str, str], PodGroup], reading: Reading
 ) -> set[tuple[str, str]]:
-    """Make jobs of pods; return the keys of the jobs and pod groups that they are of."""
+    """Add the jobs that pods make up; return the keys of the jobs and pod groups to which these pods belong."""
     together: dict[tuple[str, str], list[Pod]] = defaultdict(list)
     seen: set[tuple[str, str]] = set()
     for pod in pods:
@@ -201,7 +201,7 @@ def _requests(spec: PodSpec) -> dict[str, str]:
 
 
 def _life(pod: Pod) -> tuple[float, float] | None:
-    """Return when a pod began and when it ended; None while it has not."""
+    """Return when a pod began and ended; None if it has not ended, or its status lacks the times."""
     ended = [status.state.terminated for status in pod.status.container_statuses]
     if pod.status.phase not in ("Succeeded", "Failed") or not ended or any(state is None for state in ended):
         return None

@@ -56,7 +56,7 @@ _FILTER_KEYS = ("column", "in", "not", "min", "max")
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Where one of our columns comes from."""
+    """The column, value and unit from which one column of our own CSV is made."""
 
     column: str = ""
     unit: str = ""
@@ -113,7 +113,7 @@ def read_mapping(file: InputFile) -> _Mapping:
     """Read a mapping.
 
     Raises:
-        InvalidInput: All that is wrong with it.
+        InvalidInput: The mapping has problems; all are listed.
     """
     try:
         document = yamltext.load(file.document())
@@ -200,7 +200,7 @@ def _read_table(file: InputFile, mapping: _Mapping, label: str, reading: Reading
 
 
 def _cell(name: str, source: _Source, row: Sequence[str], places: Mapping[str, int], line: Line) -> str:
-    """Return what our own CSV would have in a cell."""
+    """Return the text of a cell of our own CSV."""
     if source.value:
         return source.value
     if source.start:

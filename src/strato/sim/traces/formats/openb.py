@@ -21,7 +21,7 @@ from strato.sim.traces.reading import GPU_MODEL, Format, Head, Reading
 from strato.sim.workloads.jobs import TraceJob
 
 STAYS_SECONDS: Final = 1e7
-"""How long pods run whose list says nothing of their end."""
+"""Run time of pods in lists that have no times."""
 _NODES = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 _PODS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 _MORE = ("gpu_spec", "creation_time", "deletion_time", "scheduled_time")

@@ -1,4 +1,4 @@
-"""The CSV of our own: a header, then one job a line. Files of others with such columns are read by it too."""
+"""Our own CSV format: a header, then one job a line. Other files with a header of such names can be read too."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "requests": ("requests",),
     "waited": ("waited",),
 }
-"""Our columns and the names they go by."""
+"""Column → the names in a header by which it is recognised."""
 _REQUIRED = ("submit", "run_time")
 _RESOURCES = {"cpu": "cpu", "memory": "memory", "gpu": GPU}
 _SEPARATOR = ";"
-"""Between entries of a list in a cell."""
+"""Separates the entries of a list in a cell."""
 
 
 def _recognise(head: Head) -> int:
@@ -73,10 +73,10 @@ def take(cells: Mapping[str, str], line: Line, number: int, reading: Reading) ->
     """Add the job of a line, unless a cell cannot be read.
 
     Args:
-        cells: By name, as `COLUMNS` has them.
-        line: Where what is odd is named.
-        number: Of the job, which names it when nothing else does.
-        reading: Takes it.
+        cells: Name of a column, as in `COLUMNS` → its cell.
+        line: Takes problems.
+        number: Number of the job, which becomes its name if the line has none.
+        reading: Takes the job.
     """
     job = _job(cells, line, number, reading)
     if not reading.names.take(job.name):
@@ -90,7 +90,7 @@ def _alias(title: str) -> str:
 
 
 def _header(header: Sequence[str], line: Line) -> dict[str, int] | None:
-    """Return which column is where; None after naming what is wrong with the header."""
+    """Return the index of each column; if the header is wrong, report its problems and return None."""
     known = {alias: name for name, aliases in COLUMNS.items() for alias in aliases}
     columns: dict[str, int] = {}
     fine = True
@@ -196,10 +196,10 @@ def parse_csv(text: str, source: str) -> Trace:
     """Read the CSV format: a header, then one job a line.
 
     ``submit`` and ``run_time`` are seconds or durations (``1h30m``) and required, `COLUMNS` has the others. Further
-    columns are passed over. Lines may be in any order.
+    columns are ignored. Lines may be in any order.
 
     Raises:
-        InvalidInput: What is wrong, by line and column.
+        InvalidInput: Lines have problems; they are listed with line and column.
     """
     reading = Reading(ReadOptions(strict=True), Oddities(strict=True))
     lines = iter(text.splitlines(keepends=True))

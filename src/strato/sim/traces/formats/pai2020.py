@@ -37,7 +37,7 @@ def _recognise(head: Head) -> int:
 
 
 def _kind(row: Sequence[str]) -> int:
-    """Return how many fields the table has that a row may be of; 0 when it is of none."""
+    """Return the number of fields of the table to which a row seems to belong; 0 if it belongs to none."""
     if len(row) in _HEADERS.get(row[0], ()) and (row[1] in ("task_name", "inst_id", "gpu_type")):
         return len(row)
     if len(row) == _TASKS and row[3] in _STATES and is_number(row[2]):

@@ -78,7 +78,7 @@ def _job(cells: _Cells, line: Line, reading: Reading) -> TraceJob | None:
 
 
 def _instant(cells: _Cells, column: str, line: Line) -> float | None:
-    """Return an instant; a missing one is odd."""
+    """Return an instant; report a problem if the column is missing."""
     text = cells.get(column, "")
     if text.lower() in _NO_TIME:
         line.note(column, "is empty" if not text else f"{text!r} is no time")
@@ -90,7 +90,7 @@ def _optional_instant(cells: _Cells, column: str, line: Line) -> float | None:
     text = cells.get(column, "")
     if text.lower() in _NO_TIME:
         return None
-    if text.isdecimal():  # with SLURM_TIME_FORMAT=%s
+    if text.isdecimal():  # sacct prints seconds with SLURM_TIME_FORMAT=%s
         return line.number_in(column, text, 0, MOST_SECONDS)
     found = instant_seconds(text)
     if found is None:
@@ -99,7 +99,7 @@ def _optional_instant(cells: _Cells, column: str, line: Line) -> float | None:
 
 
 def _run_seconds(cells: _Cells, line: Line) -> float:
-    """Return how long a job ran; 0 when nothing says so."""
+    """Return how long a job ran; 0 if no column has it."""
     raw, elapsed = cells.get("elapsedraw", ""), cells.get("elapsed", "")
     if raw:
         return line.number_in("ElapsedRaw", raw, 0, MOST_SECONDS)
@@ -127,7 +127,7 @@ def _limit_seconds(cells: _Cells, line: Line) -> float | None:
 
 
 def _tres(text: str) -> dict[str, str]:
-    """Read ``cpu=32,mem=64G,gres/gpu:a100=4``; the kinds of GPUs are counted where their sum is not given."""
+    """Read ``cpu=32,mem=64G,gres/gpu:a100=4``; GPUs are the sum over their types if ``gres/gpu`` is not given."""
     found: dict[str, str] = {}
     kinds = 0
     for part in filter(None, text.split(",")):
@@ -149,7 +149,7 @@ def _count(line: Line, cells: _Cells, columns: Sequence[str], other: str) -> int
 
 
 def _memory(cells: _Cells, tres: Mapping[str, str], cpus: int, nodes: int, pods: int, line: Line) -> dict[str, str]:
-    """Return what each pod asks for of memory."""
+    """Return the memory request of each pod."""
     text = tres.get("mem", "") or cells.get("reqmem", "")
     if not text or text in ("0", "?"):
         return {}

@@ -7,7 +7,7 @@ logs add the nodes of the job, the name of its queue, and a request such as ``2:
 stand ``x.machines`` as the simulator Alea has it: id, name, nodes, CPUs per node, speed, memory per node in KB.
 Without it the comments ``MaxNodes`` and ``MaxProcs`` give the machine.
 
-Memory is passed over: logs disagree on its unit. So is the preceding job: a log holds when a job was submitted.
+Memory is ignored, as logs disagree on its unit. The preceding job is ignored too: the time of submission is in the log.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def parse_swf(text: str, source: str, *, queue_by: str = "") -> Trace:
     ``2:ppn=8``, beyond the standard's 18), a node becomes a pod of that many cpus.
 
     Raises:
-        InvalidInput: What is wrong, by line and field.
+        InvalidInput: Lines have problems; they are listed with line and field.
         UsageError: ``queue_by`` names no field.
     """
     if queue_by and queue_by not in _QUEUE_FIELD:

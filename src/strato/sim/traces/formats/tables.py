@@ -1,4 +1,4 @@
-"""What readers of tables share: columns by the names in a header, and rows of a fixed number of fields without one."""
+"""Functions for formats that are tables: with columns named in a header, or with a fixed number of fields."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from strato.sim.traces.input import InputFile
 from strato.sim.traces.reading import Head, Reading
 
 SHARE: Final = "volcano.sh/gpu-memory"
-"""A share of one GPU: thousandths, of which each card of a node has 1,000. The plugins deviceshare and fgd read it."""
+"""Resource of a share of one GPU in thousandths, as the plugins deviceshare and fgd read it; each GPU has 1,000."""
 WHOLE: Final = "volcano.sh/gpu-number"
-"""Whole GPUs of nodes that share theirs."""
+"""Resource of whole GPUs, on nodes whose GPUs can be shared."""
 USE_MODELS: Final = "nvidia.com/use-gputype"
 """Annotation of pods: models of GPUs that they accept, separated by commas."""
 
 
 _LOOKED_AT: Final = 20
-"""Lines; some of them may be odd."""
+"""Lines by which a format without a header is recognised; some of them may be wrong."""
 
 
 def has_header(head: Head, *columns: str) -> bool:
@@ -29,7 +29,7 @@ def has_header(head: Head, *columns: str) -> bool:
 
 
 def most_fit(head: Head, fits: Callable[[Sequence[str]], bool], delimiter: str = ",") -> bool:
-    """Return whether most of a file's first lines are rows as a format without a header has them."""
+    """Return whether more than three fifths of a file's first lines are rows of a format without a header."""
     rows = [line.split(delimiter) for line in head.lines[:_LOOKED_AT]]
     return sum(map(fits, rows)) * 5 > len(rows) * 3
 
@@ -37,7 +37,7 @@ def most_fit(head: Head, fits: Callable[[Sequence[str]], bool], delimiter: str =
 def records(
     file: InputFile, reading: Reading, columns: Sequence[str], optional: Sequence[str] = ()
 ) -> Iterator[tuple[Line, list[str]]]:
-    """Yield the cells of rows below a header, in the order asked for; "" for optional columns that are not there."""
+    """Yield the cells of rows below a header, in the order of the arguments; "" for missing optional columns."""
     for line, cells in cells_by_title(file, reading, columns):
         yield line, [cells.get(column, "") for column in (*columns, *optional)]
 
@@ -48,7 +48,7 @@ def cells_by_title(
     """Yield the cells of rows below a header, by their titles in lower case.
 
     Raises:
-        InvalidInput: A column that is required is not there.
+        InvalidInput: The header lacks a required column.
     """
     line = reading.line(file)
     rows = file.rows(reading.odd, delimiter=delimiter)
@@ -71,14 +71,14 @@ def cells_by_title(
 def fixed(
     file: InputFile, reading: Reading, fields: int, *, delimiter: str = ",", header: str = ""
 ) -> Iterator[tuple[Line, list[str]]]:
-    """Yield the cells of rows that have as many fields as the format has.
+    """Yield the cells of the rows with a fixed number of fields; other rows are reported and skipped.
 
     Args:
-        file: Without a header.
-        reading: Where odd lines go.
-        fields: Of each row.
-        delimiter: Between them.
-        header: The first field of a header, which some copies have and which is passed over.
+        file: The file.
+        reading: Takes the problems.
+        fields: Number of fields of each row.
+        delimiter: The character between fields.
+        header: First field of the header that some copies of the file have; that line is left out.
     """
     line = reading.line(file)
     for number, row in file.rows(reading.odd, delimiter=delimiter):
@@ -108,17 +108,17 @@ def is_number(text: str) -> bool:
 
 
 def gpu_requests(gpus: int, cpu: str = "") -> dict[str, str]:
-    """Return what a pod with so many GPUs requests."""
+    """Return the requests of a pod with so many GPUs."""
     return {**({GPU: str(gpus)} if gpus else {}), **({"cpu": cpu} if cpu else {})} or {"cpu": "1"}
 
 
 def share_requests(percent: float) -> dict[str, str]:
-    """Return what a pod requests of GPUs that are shared: a part of one below 100 %, else whole ones."""
+    """Return the requests of a pod for percents of shared GPUs: a share of one below 100 %, else whole ones."""
     if percent <= 0:
         return {}
     return {SHARE: str(math.ceil(percent * 10))} if percent < 100 else {WHOLE: str(math.ceil(percent / 100))}
 
 
 def shared_cards(gpus: int) -> dict[str, str]:
-    """Return what a node with so many GPUs offers to pods that share them."""
+    """Return the resources of a node with so many GPUs that pods can share."""
     return {WHOLE: str(gpus), SHARE: str(gpus * 1000)} if gpus else {}
