@@ -110,3 +110,26 @@ def test_an_unprivileged_user_is_no_root() -> None:
     assert decide(asks, asks.spec.containers[0], PLAIN, "/nowhere").uid is None
     with pytest.raises(ConfigProblem, match="image will run as root"):
         decide(asks, asks.spec.containers[0], USER, "/nowhere")
+
+
+APP_ARMOR = [
+    pytest.param({}, {}, False, id="nothing asked for"),
+    pytest.param({"appArmorProfile": {}}, {"appArmorProfile": {"type": ""}}, False, id="no type"),
+    pytest.param({"appArmorProfile": {"type": "Unconfined"}}, {}, False, id="explicitly none"),
+    pytest.param({"appArmorProfile": {"type": "RuntimeDefault"}}, {}, True, id="of a container"),
+    pytest.param({}, {"appArmorProfile": {"type": "Localhost"}}, True, id="of the pod"),
+    pytest.param(
+        {"appArmorProfile": {"type": "Unconfined"}}, {"appArmorProfile": {"type": "RuntimeDefault"}}, True, id="of both"
+    ),
+]
+
+
+@pytest.mark.parametrize(("container", "security", "is_refused"), APP_ARMOR)
+@pytest.mark.parametrize("is_init", [False, True])
+def test_profiles_of_app_armor_are_refused(
+    container: dict[str, Any], security: dict[str, Any], is_refused: bool, is_init: bool
+) -> None:
+    inits = [{"name": "init", "image": "x", "securityContext": container}] if is_init else []
+    made = pod({} if is_init else container, securityContext=security, initContainers=inits)
+    found = refusal(made, ROOT)
+    assert (found.reason if found is not None else "") == ("AppArmor" if is_refused else "")
