@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from random import Random
 from typing import Any
 
 import pytest
@@ -10,8 +11,10 @@ import pytest
 from strato.api.coordination import Lease
 from strato.api.core import Node
 from strato.client.cluster import PatchType
+from strato.client.informer import Informers
 from strato.clock import VirtualClock
 from strato.controllers.manager import EMBEDDED
+from strato.node.nodesync import NodeSync
 from strato.testing.harness import ConditionTimeout, Harness, run_in_virtual_time
 from strato.testing.manifests import pod
 
@@ -131,5 +134,27 @@ def test_a_deleted_pods_node_is_not_brought_back_while_it_is_silent() -> None:
         with pytest.raises(ConditionTimeout):
             node_of(h, name)
         await h.eventually(lambda: not h.pods(), timeout_seconds=200)
+
+    run_in_virtual_time(story, **OPTIONS)
+
+
+def test_a_node_that_was_deleted_before_the_first_list_is_registered() -> None:
+    async def story(h: Harness) -> None:
+        (nodes,) = h.world.nodes
+        facts = dict(nodes._facts)
+        present, deleted = sorted(facts)
+        uids, restored = dict.fromkeys(facts, ""), list[str]()
+        nodes.stop_node(deleted)
+        await h.delete(Node, deleted)
+        informers = Informers(h.cluster, h.clock, Random(1))
+        sync = NodeSync(h.cluster, informers.informer(Node), h.clock, facts, uids, restored=restored.append)
+        working = asyncio.create_task(sync.run())
+        await h.clock.sleep(60)
+        found = await h.cluster.get(Node, deleted, "")
+        assert (ready(found), found.metadata.uid) == ("True", uids[deleted])
+        assert (uids[present], set(restored)) == ("", {deleted}), "of the other there is nothing to say"
+        working.cancel()
+        await asyncio.wait((working,))
+        await informers.stop()
 
     run_in_virtual_time(story, **OPTIONS)

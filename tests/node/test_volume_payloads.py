@@ -1,4 +1,4 @@
-"""The files of volumes and the objects that a pod waits for, decided without a machine: every source and its sibling."""
+"""The files of volumes and the objects a pod waits for, decided without a machine: every source and its sibling."""
 
 from __future__ import annotations
 
