@@ -24,6 +24,7 @@ from strato.clock import Clock
 from strato.errors import ApiError
 from strato.node.heartbeats import Heartbeats
 from strato.node.hollow.admission import HollowAdmission, in_order
+from strato.node.hollow.backlog import Backlog
 from strato.node.hollow.behaviour import HollowBehaviour
 from strato.node.hollow.cpu import HollowCpu
 from strato.node.hollow.failures import FAILURE, NodeFailures
@@ -98,6 +99,7 @@ class HollowNodes:
         admission = HollowAdmission(self._facts, lambda name: self._node_informer.get(("", name)))
         self._pods = HollowPods(cluster, clock, self._timers, shared, admission, ImagePulls(self._behaviour.pulls))
         self._has_listed = False
+        self._backlog = Backlog(self._informer, clock, self._observe_all)
         self._staged = (
             StagedLives(cluster, clock, rng, self._behaviour, self._facts, self._stopped.__contains__)
             if self._behaviour.stages_pods or self._behaviour.stages_nodes
@@ -117,7 +119,7 @@ class HollowNodes:
             clock,
             self._facts,
             self._uids,
-            restored=self._pods.report_node,
+            restored=self._restored,
             is_stopped=self._stopped.__contains__,
         )
         self.failures = NodeFailures(
@@ -139,7 +141,7 @@ class HollowNodes:
 
     @property
     def pod_count(self) -> int:
-        """How many unfinished pods the nodes hold."""
+        """How many unfinished pods the nodes have taken up."""
         return len(self._pods)
 
     async def run(self) -> None:
@@ -159,6 +161,7 @@ class HollowNodes:
                     self.failures.begin()
                     group.create_task(self._end_annotations())
                 group.create_task(self._timers.run())
+                group.create_task(self._backlog.run())
                 if self._own_cpu is not None:
                     group.create_task(self._own_cpu.run())
                 group.create_task(self._pods.writer.run())
@@ -181,6 +184,7 @@ class HollowNodes:
         if name not in self._facts:
             raise KeyError(name)
         self._stopped.add(name)
+        self._backlog.drop(name)
         self._pods.forget_node(name)
         self._heartbeats.note_change(name)
 
@@ -212,26 +216,34 @@ class HollowNodes:
     def _relevant(self, changes: Sequence[Change[Pod]]) -> Sequence[Change[Pod]]:
         """Return the changes of pods that are new on our nodes, have ended there, or were deleted.
 
-        Pods of the informer's first list are sorted by age. The resources of ended pods are taken back here, before new
-        pods of the same batch are admitted, because the changes of a list have no order.
+        The pods of the informer's first list, and those of nodes that have not taken these up, go to the backlog. The
+        resources of ended pods are taken back here, before new pods of the same batch are admitted, because the changes
+        of a list have no order.
         """
-        facts, concerns, give_back = self._facts, self._pods.concerns, self._pods.give_back
+        facts, backlog, concerns, give_back = self._facts, self._backlog, self._pods.concerns, self._pods.give_back
+        if not self._has_listed:
+            self._has_listed = True
+            pods = [change.new for change in changes if change.new is not None and change.old is None]
+            if len(pods) == len(changes):  # all changes are additions: else this is no first list
+                backlog.fill(pod for pod in pods if pod.spec.node_name in facts)
+                return ()
         found = []
         for change in changes:
             old, pod = change
             if pod is None:
                 if old is not None:
                     give_back(old.metadata.uid)
-            elif pod.spec.node_name not in facts or not concerns(pod):
+            elif pod.spec.node_name not in facts:
+                continue
+            elif pod.spec.node_name in backlog:
+                if old is None or old.spec.node_name != pod.spec.node_name:
+                    backlog.add(pod)
+                continue
+            elif not concerns(pod):
                 continue
             elif pod.status.phase in FINAL:
                 give_back(pod.metadata.uid)
             found.append(change)
-        if not self._has_listed:
-            self._has_listed = True
-            pods = [change.new for change in found if change.new is not None and change.old is None]
-            if len(pods) == len(found):  # all changes are additions: else this is no first list
-                return [Change(None, pod) for pod in in_order(pods)]
         return found
 
     def _on_change(self, change: Change[Pod]) -> None:
@@ -243,6 +255,15 @@ class HollowNodes:
         facts = self._facts.get(pod.spec.node_name)
         if facts is not None and facts.name not in self._stopped:
             self._pods.observe(pod, facts.address)
+
+    def _observe_all(self, pods: Sequence[Pod]) -> None:
+        for pod in pods:
+            self._on_change(Change(None, pod))
+
+    def _restored(self, node: str) -> None:
+        """Write the statuses of all pods of a node that was registered again."""
+        self._backlog.take_up(node)
+        self._pods.report_node(node)
 
     def _on_node(self, change: Change[Node]) -> None:
         if change.new is not None:
