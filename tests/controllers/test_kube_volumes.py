@@ -23,7 +23,7 @@ from strato.api.storage import StorageClass
 from strato.controllers.context import ControllerSettings
 from strato.controllers.kube.volumeplan import PROVISIONED_BY, plan_claim, plan_volume
 from strato.controllers.localvolumes import LocalVolumes
-from strato.errors import Forbidden, NotFound
+from strato.errors import Forbidden, Invalid, NotFound
 from strato.node.removal import remove_tree
 from strato.server.bootstrap import default_storage_class
 from tests.controllers.world import World, play
@@ -220,13 +220,14 @@ def test_a_hand_made_volume_is_bound_retained_and_freed() -> None:
         await world.cluster.create(catalog.PERSISTENTVOLUMECLAIM, manifest(), "default")
         await world.settle()
         assert await phase_of(world, "c") == "Pending"
-        with pytest.raises(Forbidden, match="must support resize"):
-            await world.cluster.patch(
-                catalog.PERSISTENTVOLUMECLAIM, "c", "default", {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
-            )
+        larger = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
+        with pytest.raises(Invalid, match="immutable after creation"):
+            await world.cluster.patch(catalog.PERSISTENTVOLUMECLAIM, "c", "default", larger)
         await world.cluster.create(catalog.PERSISTENTVOLUME, body)
         await world.settle()
         assert await phase_of(world, "c") == "Bound"
+        with pytest.raises(Forbidden, match="must support resize"):
+            await world.cluster.patch(catalog.PERSISTENTVOLUMECLAIM, "c", "default", larger)
         assert (await world.cluster.get(PersistentVolume, "v")).status.phase == "Bound"
         await world.cluster.delete(PersistentVolume, "v")
         await world.settle()

@@ -365,7 +365,7 @@ def prepare_update(served: Served, obj: Json, old: Json, *, subresource: str) ->
         if not served.is_custom and obj.get("status") is None:
             obj["status"] = {}  # built-in kinds always have one in Kubernetes: a JSON patch may add members
         if isinstance(obj.get("status"), dict):
-            keep_class(kind, obj["status"], old.get("status") or {})
+            complete_status(kind, obj["status"], old.get("status") or {})
         return
     if kind.has_status and subresource not in _ABOUT_MORE:
         if "status" in old:
@@ -382,10 +382,15 @@ def count_generation(kind: Kind, obj: Json, old: Json) -> None:
         obj["metadata"]["generation"] = old["metadata"]["generation"] + 1
 
 
-def keep_class(kind: Kind, status: Json, before: Json) -> None:
-    """Copy a pod's QoS class, which never changes, into a new status that lacks it; in place."""
+def complete_status(kind: Kind, status: Json, before: Json) -> None:
+    """Add what a new status of a built-in kind has to have, in place.
+
+    A pod keeps its QoS class, which never changes; kinds that begin with a phase are never without one.
+    """
     if kind is catalog.POD and "qosClass" in before:
         status.setdefault("qosClass", before["qosClass"])
+    elif kind in defaults.FIRST_PHASES and not status.get("phase"):
+        status["phase"] = defaults.FIRST_PHASES[kind]
 
 
 def _drop_empty(metadata: Json) -> None:

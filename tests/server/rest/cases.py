@@ -20,6 +20,7 @@ from tests.server.rest.steps import (
     put,
     watch,
 )
+from tests.server.rest.writecases import WRITES
 
 JUNK = "a client's mistake is answered 4xx, never 500"
 POINTER = "a JSON pointer that does not begin with a slash is refused; a real server ignores its first part"
@@ -31,6 +32,7 @@ PROTECTION = "claims carry no finalizer that protects them while pods use them"
 RETIRED = "no annotation that only a retired version of the API reads"
 TRUSTED = "the statuses of built-in kinds are checked for their types only; whoever may write them is trusted"
 AT_ONCE = "a pod deleted without grace is DELETED, and not MODIFIED to be deleted before"
+SCALED = "what a custom kind's scale names is checked by the schema alone"
 WARNED = "no warnings about kinds that are old but work"
 
 CORE = "/api/v1/namespaces/{ns}"
@@ -1046,10 +1048,10 @@ SCHEMAS = [
             post(GADGETS, gadget("n", template={"metadata": {}})),
             post(GADGETS, gadget("o", either={"a": 1, "b": 2})),
             post(GADGETS, gadget("p", low=2, high=1)),
-            own_words(post(GADGETS, gadget("q", replicas=1 << 40))),
+            differs(SCALED, post(GADGETS, gadget("q", replicas=1 << 40))),
             post(GADGETS, gadget("r", name=None)),
             post(GADGETS, gadget("s", extra=1), "fieldValidation=Strict"),
-            own_words(post(GADGETS, {**gadget("t"), "spec": "text"})),
+            differs(SCALED, post(GADGETS, {**gadget("t"), "spec": "text"})),
             own_words(post(GADGETS, {**gadget("u"), "metadata": {"name": "u", "labels": {"a": 1}}})),
             patch(f"{GADGETS}/g", {"spec": {"fixed": "y"}}),
             get(f"{GADGETS}/g/scale"),
@@ -1564,4 +1566,5 @@ CASES = [
     *MORE_TABLES,
     *MORE,
     *CHANGES,
+    *WRITES,
 ]

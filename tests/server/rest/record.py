@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from zlib import crc32
 
 from tests.e2e.worlds import KubeWorld
 from tests.server.rest.cases import CASES
@@ -43,7 +44,7 @@ def kube_apiserver() -> Iterator[Remote]:
 def places(case: Case) -> tuple[str, str]:
     """Return the case's own namespace and the suffix of its cluster-wide names."""
     slug = re.sub(r"[^a-z0-9]+", "-", case.name.lower()).strip("-")
-    return f"case-{slug}", f"x{sum(map(ord, slug)):x}{len(slug):x}"
+    return f"case-{slug}", f"x{crc32(slug.encode()):08x}"
 
 
 async def ask_all(server: Remote) -> dict[str, list[Any]]:

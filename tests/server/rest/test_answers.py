@@ -44,7 +44,9 @@ def compared(step: Step, answer: Any) -> Any:
     if not step.own_words:
         return answer
     body = answer.get("body", {})
-    return {"code": answer["code"], "reason": body.get("reason"), "kind": body.get("details", {}).get("kind")}
+    details = body.get("details", {})
+    causes = {(cause.get("reason"), cause.get("field")) for cause in details.get("causes", ())}
+    return {"code": answer["code"], "reason": body.get("reason"), "kind": details.get("kind"), "causes": causes}
 
 
 def described(step: Step) -> str:

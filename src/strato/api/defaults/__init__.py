@@ -7,7 +7,7 @@ of an object that is created.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from strato.api import autoscaling, catalog
@@ -91,10 +91,15 @@ _DEFAULTS: dict[Kind, Default] = {
     ),
 }
 
+FIRST_PHASES: Mapping[Kind, str] = {
+    catalog.NAMESPACE: "Active",
+    catalog.PERSISTENTVOLUMECLAIM: "Pending",
+    catalog.PERSISTENTVOLUME: "Pending",
+}
+"""The phases of new objects, which a status that is written without one gets too."""
+
 _INITIAL_STATUS: dict[Kind, dict[str, Any]] = {
-    catalog.NAMESPACE: {"phase": "Active"},
-    catalog.PERSISTENTVOLUMECLAIM: {"phase": "Pending"},
-    catalog.PERSISTENTVOLUME: {"phase": "Pending"},
+    **{kind: {"phase": phase} for kind, phase in FIRST_PHASES.items()},
     catalog.SERVICE: {"loadBalancer": {}},
     catalog.REPLICATIONCONTROLLER: {"replicas": 0},
     catalog.REPLICASET: {"replicas": 0},

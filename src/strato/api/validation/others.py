@@ -210,21 +210,42 @@ def validate_claim(obj: Json) -> list[Cause]:
 
 
 def validate_claim_update(obj: Json, old: Json) -> list[Cause]:
-    """Check a claim; a bound one may only ask for more."""
-    new_spec, old_spec = obj.get("spec") or {}, old.get("spec") or {}
-    free = {"resources"} if old_spec.get("volumeName") else {"resources", "volumeName"}
+    """Check a claim; only a bound one may ask for another size, not for less than it has."""
+    causes = validate_claim(obj)
+    new_spec, old_spec, status = (part or {} for part in (obj.get("spec"), old.get("spec"), old.get("status")))
+    free = {"volumeAttributesClassName"} if old_spec.get("volumeName") else {"volumeAttributesClassName", "volumeName"}
     if old_spec.get("storageClassName") is None:
         free.add("storageClassName")  # a claim without a class may get one later
-    fixed = [{key: value for key, value in spec.items() if key not in free} for spec in (new_spec, old_spec)]
-    if fixed[0] != fixed[1]:
-        return [
+    is_bound = status.get("phase") == "Bound"
+    if _fixed_of_claim(new_spec, free, is_bound) != _fixed_of_claim(old_spec, free, is_bound):
+        causes.append(
             forbidden_field(
                 "spec",
                 "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound "
                 "claims",
             )
-        ]
-    return validate_claim(obj)
+        )
+    size = _storage((new_spec.get("resources") or {}).get("requests"))
+    if size < _storage((old_spec.get("resources") or {}).get("requests")) and size <= _storage(status.get("capacity")):
+        causes.append(forbidden_field("spec.resources.requests.storage", "field can not be less than status.capacity"))
+    if new_spec.get("volumeMode") != old_spec.get("volumeMode"):
+        causes.append(immutable("volumeMode", new_spec.get("volumeMode")))
+    return causes
+
+
+def _fixed_of_claim(spec: Json, free: set[str], is_bound: bool) -> Json:
+    """Return what of a claim's spec may not change."""
+    resources = spec.get("resources") or {}
+    requests = resources.get("requests") or {}
+    if is_bound:
+        requests = {name: amount for name, amount in requests.items() if name != "storage"}
+    fixed = {name: value for name, value in spec.items() if name not in free}
+    return {**fixed, "resources": {**resources, "requests": requests}}
+
+
+def _storage(amounts: Json | None) -> int:
+    """Return an amount of storage in billionths of a byte; none is 0."""
+    return parse((amounts or {}).get("storage") or "0").nanos
 
 
 def validate_event(obj: Json) -> list[Cause]:

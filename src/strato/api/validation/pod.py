@@ -45,23 +45,30 @@ def validate_pod_update(pod: Json, old: Json) -> list[Cause]:
         if len(new_spec.get(section) or ()) != len(old_spec.get(section) or ()):
             causes.append(forbidden_field(f"spec.{section}", "pod updates may not add or remove containers"))
             return causes
-    if causes:
-        return causes
+    deadline = new_spec.get("activeDeadlineSeconds")
+    too_late = _deadline_causes(deadline, old_spec.get("activeDeadlineSeconds"))
+    causes += too_late
+    if too_late and deadline is not None:
+        return causes  # a real server looks no further either
+    causes += _toleration_causes(new_spec.get("tolerations") or [], old_spec.get("tolerations") or [])
+    causes += _gate_causes(new_spec.get("schedulingGates") or [], old_spec.get("schedulingGates") or [])
+    if not _same_but_free(new_spec, old_spec):
+        causes.append(forbidden_field("spec", _FIXED))
+    return causes
+
+
+def _same_but_free(new_spec: Json, old_spec: Json) -> bool:
+    """Whether two specs, with as many containers each, differ only in what may change."""
     free = _FREE | _GATED if old_spec.get("schedulingGates") else _FREE
-    for name in new_spec.keys() | old_spec.keys():
-        if name not in free and new_spec.get(name) != old_spec.get(name):
-            return [forbidden_field("spec", _FIXED)]
-    for section in ("containers", "initContainers"):
-        if not _same_but_images(new_spec.get(section) or (), old_spec.get(section) or ()):
-            return [forbidden_field("spec", _FIXED)]
+    if any(new_spec.get(name) != old_spec.get(name) for name in (new_spec.keys() | old_spec.keys()) - free):
+        return False
     grace, old_grace = (spec.get("terminationGracePeriodSeconds") for spec in (new_spec, old_spec))
     if grace != old_grace and not (grace == 1 and (old_grace or 0) < 0):
-        return [forbidden_field("spec", _FIXED)]
-    return [
-        *_deadline_causes(new_spec.get("activeDeadlineSeconds"), old_spec.get("activeDeadlineSeconds")),
-        *_toleration_causes(new_spec.get("tolerations") or [], old_spec.get("tolerations") or []),
-        *_gate_causes(new_spec.get("schedulingGates") or [], old_spec.get("schedulingGates") or []),
-    ]
+        return False
+    return all(
+        _same_but_images(new_spec.get(section) or (), old_spec.get(section) or ())
+        for section in ("containers", "initContainers")
+    )
 
 
 def _same_but_images(new: Any, old: Any) -> bool:
@@ -72,6 +79,8 @@ def _same_but_images(new: Any, old: Any) -> bool:
 
 
 def _deadline_causes(new: int | None, old: int | None) -> list[Cause]:
+    if new is not None and new < 0:
+        return [invalid_value("spec.activeDeadlineSeconds", new, "must be between 0 and 2147483647, inclusive")]
     if new == old or (new is not None and (old is None or new < old)):
         return []
     if new is None:

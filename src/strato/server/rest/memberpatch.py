@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from strato.api import catalog, cel
+from strato.api import catalog, cel, defaults
 from strato.api.wire import Request, User
 from strato.decoding import UNDECODABLE
 from strato.errors import ApiError
@@ -63,8 +63,9 @@ class _Operation(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     value: Any = None
 
 
-_RULED = frozenset((catalog.CUSTOMRESOURCEDEFINITION, catalog.CERTIFICATESIGNINGREQUEST))
-"""Kinds with rules about their status: the server itself sets definitions' conditions, and signing needs a right."""
+_RULED = frozenset((catalog.CUSTOMRESOURCEDEFINITION, catalog.CERTIFICATESIGNINGREQUEST, *defaults.FIRST_PHASES))
+"""Kinds with rules about their status: the server itself sets definitions' conditions, signing needs a right, and some
+have a phase whatever is written."""
 
 _read_status_patch = msgspec.json.Decoder(_StatusPatch).decode
 _read_lease_patch = msgspec.json.Decoder(_LeasePatch).decode
@@ -177,7 +178,7 @@ def _merged(served: Served, value: bytes, before: bytes) -> bytes | None:
             # if both statuses have the right types, so has the merged one: each member is from one of them
             old = _read_memo(before)
             merged: Json = apply_merge_patch(old, read_object(value))
-            preparation.keep_class(served.kind, merged, old)
+            preparation.complete_status(served.kind, merged, old)
             return before if before and merged == old else encode(merged)
     old = _read(before)
     return _outcome(served, apply_merge_patch(old, read_object(value)), old, before)
@@ -216,7 +217,7 @@ def _strategic_text(served: Served, info: builtin.MergeInfo, value: bytes, befor
             merged[name] = made
         else:
             merged.pop(name, None)
-    preparation.keep_class(served.kind, merged, old)
+    preparation.complete_status(served.kind, merged, old)
     return encode({name: msgspec.Raw(text) for name, text in merged.items()})
 
 
@@ -298,5 +299,5 @@ def _outcome(served: Served, status: Json, old: Json, before: bytes) -> bytes | 
     checked: Json | None = part.get("status")
     if checked is None:
         return None
-    preparation.keep_class(kind, checked, old)
+    preparation.complete_status(kind, checked, old)
     return before if before and checked == old else encode(checked)

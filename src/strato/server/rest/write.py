@@ -264,6 +264,8 @@ class Writer:
         if served.form is not None and base is not None:
             base = served.form.show(base)
         obj = _apply(kind, media, base, patch)
+        if not served.is_custom and isinstance(obj, dict):
+            _read_type(kind, media, obj, target)
         try:
             obj = preparation.check_type(asked, obj)
             preparation.check_namespace(kind, obj, target.namespace)
@@ -372,11 +374,27 @@ def _check_name(obj: Json, target: ResourcePath) -> None:
     """Check that the object has the name in the path."""
     name = obj["metadata"].get("name")
     if not name:
-        raise BadRequest(
-            f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
-        )
+        raise _nameless(target)
     if name != target.name:
         raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
+
+
+def _nameless(target: ResourcePath) -> BadRequest:
+    return BadRequest(f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided")
+
+
+def _read_type(kind: Kind, media: str, obj: Json, target: ResourcePath) -> None:
+    """Read the type of a patched object of a built-in kind as Go's decoder does.
+
+    A strategic patch cannot change it. Without a version the object is one of a type inside the server, whose members
+    have other names: it has no name then.
+    """
+    if media == STRATEGIC_PATCH:
+        obj["apiVersion"], obj["kind"] = kind.api_version, kind.name
+        return
+    group, _, version = str(obj.get("apiVersion") or "").rpartition("/")
+    if not version and group in ("", kind.group):
+        raise _nameless(target)
 
 
 def _apply(kind: Kind, media: str, base: Any, patch: Any) -> Any:

@@ -6,6 +6,7 @@ Most objects are valid, so `strato.server.schema.typed` runs first, which only a
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -111,9 +112,10 @@ class _Finder:
                 if kind != "time" or key in NEVER_NULL:
                     del obj[key]
                 continue
-            self.value(kind, obj[key], inner, owner, (*fields_path, key))
+            obj[key] = self.value(kind, obj[key], inner, owner, (*fields_path, key))
 
-    def value(self, kind: shapes.Type, value: Any, path: str, owner: str, fields_path: tuple[str, ...]) -> None:
+    def value(self, kind: shapes.Type, value: Any, path: str, owner: str, fields_path: tuple[str, ...]) -> Any:
+        """Return the value as it is stored."""
         scalars = shapes.load().scalars
         if isinstance(kind, str) and kind[1:] in scalars:
             kind = scalars[kind[1:]]
@@ -126,22 +128,35 @@ class _Finder:
                     if item is None:
                         value[index] = _zero(kind["list"])
                     else:
-                        self.value(kind["list"], item, f"{path}[{index}]", owner, fields_path)
+                        value[index] = self.value(kind["list"], item, f"{path}[{index}]", owner, fields_path)
             else:
                 for key, item in value.items():
                     if item is None:
                         value[key] = _zero(kind["map"])
                     else:
-                        self.value(kind["map"], item, f"{path}.{key}", owner, fields_path)
+                        value[key] = self.value(kind["map"], item, f"{path}.{key}", owner, fields_path)
         elif kind.startswith("@"):
             if isinstance(value, dict):
                 self.structure(kind[1:], value, path, fields_path)
             else:
                 self._mismatch(kind, value, owner, fields_path)
+        elif kind == "bytes" and isinstance(value, list):
+            return self._octets(value, owner, fields_path)
         else:
             want = _SCALARS[kind]
             if not (value.__class__ is want if isinstance(want, type) else want(value)):
                 self._mismatch(kind, value, owner, fields_path)
+        return value
+
+    def _octets(self, value: list[Any], owner: str, fields_path: tuple[str, ...]) -> str:
+        """Return a list of numbers, which Go's decoder takes for bytes, as base64."""
+        octets = bytearray()
+        for item in value:
+            if item is None or (item.__class__ is int and 0 <= item < 256):
+                octets.append(item or 0)
+            else:
+                self._mismatch("uint8", item, owner, fields_path)
+        return base64.b64encode(octets).decode()
 
     def _mismatch(self, kind: shapes.Type, value: Any, owner: str, fields_path: tuple[str, ...]) -> None:
         if kind == "bytes" and isinstance(value, str):
@@ -186,7 +201,7 @@ def _json_name(value: Any, kind: shapes.Type) -> str:
         case str():
             return "string"
         case int() | float():
-            return f"number {json.dumps(value)}" if kind in ("int32", "int64") else "number"
+            return f"number {json.dumps(value)}" if kind in ("int32", "int64", "uint8") else "number"
         case list():
             return "array"
     return "object"
