@@ -1,8 +1,9 @@
-"""What happened: runs of jobs, what their replicas used and how busy hosts were, recorded and reported.
+"""Records and reports the history of a cluster: runs of jobs, the usage of their replicas, the utilisation of hosts.
 
-Belongs here: the rows (`rows`), the file they are appended to (`store`), what is known of live jobs (`tracker`), the
-part that watches a cluster and appends (`recorder`), and what follows from rows (`statistics`, `advice`). Does not: who
-runs jobs or measures containers. Source: spec utilisation 6.2 and 8.
+`rows` defines the rows, `store` the file to which they are appended. `recorder` watches a cluster and appends;
+`tracker` keeps the state of live jobs for it. `statistics` and `advising` evaluate rows; `prediction` predicts run
+times from them, and `predictionintervals` calibrates predicted waits. Running jobs and measuring containers belongs to
+other rooms. Source: spec utilisation 6.2 and 8.
 """
 
 from strato.history.recorder import Recorder

@@ -1,4 +1,4 @@
-"""Recorded rows as what `strato.advice.roles` works on. Pure."""
+"""`advise`: gives the recorded rows to `strato.advice.roles`. Pure."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def advise(
     namespace: str = "",
     job: str = "",
 ) -> list[RoleAdvice]:
-    """Return advice for every role that was seen, in the order of queues, jobs and roles; empty names are all.
+    """Return advice for every role with samples, in the order of queues, jobs and roles.
 
     Args:
-        runs: All that are known.
-        replicas: Theirs.
+        runs: The recorded runs.
+        replicas: The replicas of these runs.
         policy: ``vpa`` or ``autopilot``.
         now: The present instant.
-        queue: Only of this queue.
-        namespace: Only of this namespace.
-        job: Only of this job or template.
+        queue: Name of the only queue to take; empty takes all.
+        namespace: Name of the only namespace to take; empty takes all.
+        job: Name of the only job or template to take; empty takes all.
     """
     known = {
         run.run_id: run

@@ -1,4 +1,4 @@
-"""What the history has to know of a job, whatever its kind."""
+"""`facts_of`: reads from a job of any recorded kind what the history needs."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ KINDS: Final[tuple[type[Object], ...]] = tuple(_NAMES)
 
 
 class JobFacts(NamedTuple):
-    """See the module."""
+    """The facts of a job that the history needs."""
 
     uid: str
     namespace: str
     name: str
     kind: str
-    """Group, version and kind."""
+    """Group, version and kind: ``batch.volcano.sh/v1alpha1/Job``."""
     template: str
     queue: str
     submitted: float
     attempt: int
     min_available: int
-    """Pods it needs to start."""
+    """Number of pods that the job needs to start."""
     phase: str
-    """How it ended; empty while it goes on."""
+    """How the job ended, one of `strato.history.rows.ENDED`; empty while it has not."""
     ended: float | None
 
 
@@ -66,7 +66,7 @@ def facts_of(job: Object) -> JobFacts:
 
 
 def _asked(job: TrainingJob | TrainJob) -> tuple[str, int]:
-    """Return the queue that a training names, and how many pods it needs to start, as far as it says so itself."""
+    """Return the queue that a training job names, and how many pods it needs to start: its minimum, else all."""
     if isinstance(job, TrainJob):
         return job.metadata.annotation(QUEUE_ANNOTATION), job.spec.trainer.num_nodes or 1
     policy = job.spec.run_policy.scheduling_policy

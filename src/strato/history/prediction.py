@@ -1,9 +1,9 @@
-"""How long jobs will run: a distribution for each, from what was seen of its user, name and size. Pure.
+"""`RunTimePredictor`: predicts a distribution of a job's run time from earlier runs of its user, name and size. Pure.
 
-What is known best is the same job submitted before: same user, same name but for its numbers, same size, same
-estimate. Where that was seen seldom, less exact matches count too, each level the less the more was seen above it;
-where nothing was seen, the user's estimate and the way in which such estimates err. Runs are never longer than what
-ends them (a deadline).
+The best predictor is the same job submitted before: same user, same name except for numbers, same size, same estimate.
+If few runs match so exactly, runs that match in fewer of these count too; the more runs a level has, the less weight
+the levels below it get. Without any match the user's estimate is used, with the usual errors of such estimates. No
+run is predicted to be longer than the job's deadline.
 
 Source: the weights are those of the Pitman-Yor process's back-off, with recency (Teh, "A hierarchical Bayesian language
 model", 2006; discount 0). That user, name and size predict run times: Smith, Foster and Taylor, "Predicting application
@@ -27,26 +27,26 @@ from numpy.typing import NDArray
 from strato.lru import LruCache
 
 _KEPT: Final = 48
-"""Newest runs kept per match."""
+"""Number of the newest runs that are kept for each match."""
 _FADING: Final = 0.93
-"""Weight of a run over that of the next newer one."""
+"""Ratio of a run's weight to that of the next newer run."""
 _CONCENTRATION: Final = 1.0
-"""So many runs' weight goes to less exact matches."""
+"""Weight, in runs, that a level leaves to less exact matches."""
 _BYTES: Final = 64 << 20
-"""Of what is kept of the past, some 100,000 matches."""
+"""Memory for matches: some 100,000 of them."""
 _MATCH_BYTES: Final = 900
-"""About what a match takes on average."""
+"""About the mean memory of a match."""
 _PRIOR_SHARES: Final = (0.02, 0.1, 0.3, 0.6, 1.0)
-"""Of their estimates that jobs run of which nothing else is known: users overestimate, some by much."""
+"""Run times as shares of the user's estimate, for jobs without any match: users overestimate, some of them by much."""
 _PRIOR_SECONDS: Final = (30.0, 300.0, 1_800.0, 7_200.0, 36_000.0)
-"""How long jobs run of which nothing is known at all."""
+"""Run times for jobs without any match and without an estimate."""
 _NUMBERS: Final = re.compile(r"[0-9]+")
 _GENERATED: Final = re.compile(r"-(?=[a-z0-9]*[0-9])(?=[a-z0-9]*[a-z])[a-z0-9]{4,10}$")
-"""The end of a name that was generated: letters and digits mixed."""
+"""The generated end of a name: letters and digits mixed."""
 
 
 def name_pattern(name: str) -> str:
-    """Return what the names of one job's runs have in common: numbers and generated ends do not count."""
+    """Return a name without its generated end and with ``#`` for numbers, so that runs of one job have the same."""
     return _NUMBERS.sub("#", _GENERATED.sub("", name))
 
 
@@ -55,11 +55,11 @@ class Submission:
     """What is known of a job when it is submitted.
 
     Attributes:
-        user: Who submitted it; its namespace where nobody says.
-        name: Its name, or its template's.
-        size: CPUs of all its pods, or pods where nobody says.
-        estimate_seconds: How long its user says it runs.
-        limit_seconds: After so long it is ended.
+        user: Its user; its namespace if the user is not known.
+        name: The name of the job or its template.
+        size: CPUs that all its pods request, or the number of pods if requests are not known.
+        estimate_seconds: The user's estimate of the run time.
+        limit_seconds: Deadline, counted from the start, at which the job is killed.
     """
 
     user: str = ""
@@ -70,12 +70,12 @@ class Submission:
 
 
 class RunTimes:
-    """A distribution of run times: weighted values.
+    """A distribution of run times, as weighted values.
 
     Args:
-        seconds: float64[n], n ≥ 1.
-        weights: float64[n], positive.
-        limit_seconds: No run is longer.
+        seconds: float64[n], the values, n ≥ 1.
+        weights: float64[n], their weights, positive.
+        limit_seconds: Upper bound of run times.
     """
 
     __slots__ = ("_below", "_limit", "_seconds")
@@ -87,9 +87,9 @@ class RunTimes:
         self._limit = limit_seconds
 
     def at(self, share: float, elapsed_seconds: float = 0.0) -> float:
-        """Return the run time that a share of runs is not above, of those that run longer than ``elapsed_seconds``.
+        """Return the quantile ``share`` of the run times that are longer than ``elapsed_seconds``.
 
-        What has run longer than anything seen is as likely to go on for as long again as to end before that.
+        A job that has run longer than all values is assumed to run as long again with a probability of one half.
         """
         first = int(np.searchsorted(self._seconds, elapsed_seconds, side="right"))
         gone = float(self._below[first - 1]) if first else 0.0
@@ -104,7 +104,7 @@ class RunTimes:
         return min(elapsed_seconds / max(1.0 - share, 0.02), longest)
 
     def draw(self, rng: Random, elapsed_seconds: float = 0.0) -> float:
-        """Return a run time of those that run longer than ``elapsed_seconds``."""
+        """Draw one of the run times that are longer than ``elapsed_seconds``."""
         return self.at(rng.random(), elapsed_seconds)
 
 
@@ -116,35 +116,35 @@ class _Seen:
 
 @dataclass(slots=True)
 class _Match:
-    """The newest runs of what matches at one level."""
+    """The newest runs with an equal key at one level (`_keys`)."""
 
     runs: deque[_Seen] = field(default_factory=lambda: deque(maxlen=_KEPT))
 
     @property
     def weight(self) -> float:
-        """Of all its runs."""
+        """Sum of the weights of its runs."""
         return (1.0 - _FADING ** len(self.runs)) / (1.0 - _FADING)
 
 
 class RunTimePredictor:
-    """See the module. Bounded in memory: matches that were not used for long are dropped.
+    """Predicts run times, as the module says, in bounded memory: it drops the matches that were used least recently.
 
     Args:
-        max_bytes: What all that is kept may take.
+        max_bytes: Memory for matches.
     """
 
     def __init__(self, max_bytes: int = _BYTES) -> None:
         self._matches: LruCache[Hashable, _Match] = LruCache(max_bytes, lambda _, match: _MATCH_BYTES)
         self.seen = 0
-        """Runs taken."""
+        """Number of runs taken."""
 
     @property
     def matches(self) -> int:
-        """How many matches are kept."""
+        """Number of matches kept."""
         return len(self._matches)
 
     def take(self, job: Submission, run_seconds: float) -> None:
-        """Take a run that has ended by itself."""
+        """Learn the run time of a job that has ended by itself."""
         if not 0.0 <= run_seconds < math.inf:
             return
         self.seen += 1
@@ -157,7 +157,7 @@ class RunTimePredictor:
             match.runs.append(seen)
 
     def predict(self, job: Submission) -> RunTimes:
-        """Return how long a job runs."""
+        """Return the distribution of a job's run time."""
         seconds: list[float] = []
         weights: list[float] = []
         left = 1.0
@@ -179,14 +179,14 @@ class RunTimePredictor:
 
 
 def _scaled(run: _Seen, estimate_seconds: float | None) -> float:
-    """Return a run as it would be under another estimate: users who ask for twice as much run longer too."""
+    """Return the run time scaled to another estimate, as jobs with a longer estimate run longer too."""
     if estimate_seconds is None or run.estimate_seconds is None or run.estimate_seconds <= 0:
         return run.seconds
     return run.seconds * estimate_seconds / run.estimate_seconds
 
 
 def _limit(job: Submission) -> float:
-    """Return how long a run is at most; an estimate alone ends nothing, but few runs exceed it by much."""
+    """Return the upper bound of a job's run time. An estimate kills no job, but few runs exceed it by much."""
     if job.limit_seconds is not None:
         return job.limit_seconds
     return 1.1 * job.estimate_seconds if job.estimate_seconds is not None else math.inf
@@ -199,7 +199,7 @@ def _prior(estimate_seconds: float | None) -> list[float]:
 
 
 def _keys(job: Submission) -> Iterator[Hashable]:
-    """Yield what a job matches by, the most exact first."""
+    """Yield the keys by which a job matches earlier ones, the most exact first."""
     name, size = name_pattern(job.name), _size_class(job.size)
     estimate = _size_class(job.estimate_seconds) if job.estimate_seconds is not None else None
     yield 0, job.user, name, size, estimate
@@ -212,5 +212,5 @@ def _keys(job: Submission) -> Iterator[Hashable]:
 
 
 def _size_class(size: float) -> int:
-    """Return which sizes count as equal: those within a factor of √2."""
+    """Return the class of a size; sizes within about a factor of √2 are in the same class."""
     return round(2.0 * math.log2(max(size, 1e-3)))

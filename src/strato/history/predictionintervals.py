@@ -1,13 +1,15 @@
-"""Intervals that hold what they promise: widened or narrowed by how earlier ones fared. Pure.
+"""`Calibration`: widens or narrows predicted intervals so that the promised share of waits lies within them. Pure.
 
-A prediction of a wait comes with a raw interval. What came of earlier predictions says by how much too early or too
-late such intervals end; so each bound is moved until the promised share of waits would have been within (conformal
-prediction). Waits are compared as logarithms, so that an hour too much is worse for a wait of minutes than of days, and
-predictions of like length among themselves, as far as enough is known of them.
+A prediction of a wait comes with a raw interval. The outcomes of earlier predictions show by how much the bounds of raw
+intervals are too low or too high; `Calibration` moves each bound so that the promised share of these outcomes would
+have been within (conformal prediction). It compares logarithms of waits, as an error of an hour is worse for a wait of
+minutes than for one of days. Predictions of similar length are a class; a class with enough outcomes is calibrated by
+these alone.
 
-The share that is aimed at follows what was reached, for all predictions together: after T of them the share that was
-held is within 1 / (step · T) of the promised one, however waits change meanwhile. A share of its own for each class
-would need that many in each. Starts that seem certain are apart: most of them are, and the others must not pay for it.
+The share that the bounds aim at is adapted to the share reached so far, for the predictions of all classes together.
+After T predictions the share reached differs from the promised one by at most 1 / (step · T), even if the behaviour of
+waits changes; a share adapted for each class would need T predictions in each. Predictions of an immediate start have a
+share of their own: most of them are right, so that including them would let the other intervals miss too often.
 
 Source: Romano, Patterson and Candès, "Conformalized quantile regression" (2019), with a window of the newest outcomes
 for what changes over time (Gibbs and Candès, "Adaptive conformal inference under distribution shift", 2021).
@@ -26,62 +28,63 @@ import msgspec
 from strato.decoding import UNDECODABLE
 
 COVERAGE: Final = 0.8
-"""Share of waits that an interval is to hold."""
+"""Share of waits that is promised to lie within the interval."""
 _SCALE_SECONDS: Final = 60.0
-"""Differences below it count little."""
+"""Waits are compared as log(1 + wait / this): differences well below it count little."""
 _WINDOW: Final = 200
-"""Newest outcomes kept per class of predictions."""
+"""Number of the newest outcomes that are kept per class of predictions."""
 _FEWEST: Final = 12
-"""From so many outcomes on, a class of predictions stands for itself."""
+"""Number of outcomes from which on a class of predictions is calibrated by its own."""
 _STEP: Final = 0.05
-"""How fast the share that is aimed at follows what was reached: after 100 predictions it is off by a fifth at most."""
+"""How fast the aim is adapted: after 100 predictions the share reached is off by a fifth at most."""
 _LEAST_AIM, _MOST_AIM = 0.05, 0.99
 _LARGEST: Final = 30.0
-"""Logarithm of a wait without end."""
+"""In place of the logarithm of an infinite wait."""
 _CLASSES: Final = (1.0, 300.0, 1_800.0, 7_200.0, 21_600.0, 86_400.0)
-"""Predicted waits in seconds, below which a class ends; a class before them is of starts that seem certain."""
+"""Upper ends of the classes, in seconds of predicted wait. Class 0 comes before them: predictions of an immediate
+start, whose whole interval is below `AT_ONCE_SECONDS`."""
 AT_ONCE_SECONDS: Final = 1.0
-"""A wait shorter than this is none."""
+"""A shorter wait is an immediate start."""
 
 
 class Interval(NamedTuple):
-    """A predicted wait in seconds: the middle, and where it lies with the promised share."""
+    """A predicted wait in seconds: its median, and the bounds between which it lies with the promised share."""
 
     middle: float
     low: float
     high: float
 
     def holds(self, wait_seconds: float) -> bool:
-        """Whether a wait lies within, to the second."""
+        """Whether a wait lies within the bounds, give or take `AT_ONCE_SECONDS`."""
         return self.low - AT_ONCE_SECONDS <= wait_seconds <= self.high + AT_ONCE_SECONDS
 
 
 @dataclass(slots=True)
 class _Outcomes:
-    """How predictions of one class fared: by how much (as logarithms) waits were longer than each part of them."""
+    """Outcomes of a class's predictions: differences of the logarithms of wait and of each part of the interval."""
 
     middles: deque[float] = field(default_factory=lambda: deque(maxlen=_WINDOW))
     lows: deque[float] = field(default_factory=lambda: deque(maxlen=_WINDOW))
     highs: deque[float] = field(default_factory=lambda: deque(maxlen=_WINDOW))
     aim: float = COVERAGE
-    """Share that is aimed at, of starts that seem certain and of all others; not used of a class."""
+    """The share that the bounds aim at; used of class 0 and of the outcomes of all other classes together."""
 
 
 class Calibration:
-    """See the module.
+    """Calibrates intervals by the outcomes of earlier ones, as the module says.
 
     Args:
-        coverage: Share of waits that an interval is to hold. In (0, 1).
+        coverage: Share of waits that is promised to lie within the interval, in (0, 1).
     """
 
     def __init__(self, coverage: float = COVERAGE) -> None:
         self._coverage = coverage
         self._classes = [_Outcomes(aim=coverage) for _ in range(len(_CLASSES) + 2)]
         self._uncertain = _Outcomes(aim=coverage)
-        """All classes but the first: what is certain says nothing about what is not."""
+        """Outcomes of all classes except class 0, whose predictions are nearly certain."""
 
     def calibrated(self, raw: Interval) -> Interval:
-        """Return an interval that would have held the promised share of the waits of predictions like this one."""
+        """Return the interval, moved so that similar ones would have held the promised share of their waits."""
         outcomes = self._outcomes(raw)
         if not outcomes.middles:
             return raw
@@ -94,7 +97,7 @@ class Calibration:
         return Interval(_unlog(middle), _unlog(low), _unlog(high))
 
     def take(self, raw: Interval, wait_seconds: float) -> None:
-        """Take what came of a prediction, given with its raw interval."""
+        """Learn the outcome of a prediction with this raw interval."""
         held = self.calibrated(raw).holds(wait_seconds)
         wait = _log(wait_seconds)
         own = self._classes[_class_of(raw)]
@@ -106,7 +109,7 @@ class Calibration:
         aimed.aim = min(max(aimed.aim + _STEP * (self._coverage - held), _LEAST_AIM), _MOST_AIM)
 
     def to_json(self) -> str:
-        """Return what is known, as text that `from_json` reads."""
+        """Return the outcomes and aims as text for `from_json`."""
         rows = [
             [round(one.aim, 4), *([round(v, 3) for v in part] for part in (one.middles, one.lows, one.highs))]
             for one in (*self._classes, self._uncertain)
@@ -115,7 +118,7 @@ class Calibration:
 
     @classmethod
     def from_json(cls, text: str) -> Calibration:
-        """Return what a text of `to_json` says; of any other text nothing."""
+        """Return the calibration that `to_json` has written; a new one for any other text."""
         made = cls()
         try:
             rows = msgspec.json.decode(text, type=list[tuple[float, list[float], list[float], list[float]]])
@@ -132,7 +135,7 @@ class Calibration:
         return made
 
     def _aimed(self, raw: Interval) -> _Outcomes:
-        """Return where the share stands that is aimed at for predictions like this one."""
+        """Return the outcomes whose `aim` counts for a prediction."""
         return self._classes[0] if _class_of(raw) == 0 else self._uncertain
 
     def _outcomes(self, raw: Interval) -> _Outcomes:
@@ -153,7 +156,7 @@ def _unlog(value: float) -> float:
 
 
 def _quantile(values: deque[float], share: float) -> float:
-    """Return the value that a share of all is not above, one value more taken to be still to come."""
+    """Return a quantile of the values and one more that is still to come, as conformal prediction needs it."""
     ordered = sorted(values)
     if share > 0.5:
         rank = math.ceil(share * (len(ordered) + 1)) - 1
@@ -164,14 +167,15 @@ def _quantile(values: deque[float], share: float) -> float:
 
 @dataclass(slots=True)
 class Accuracy:
-    """How predictions fared, against the mean of the waits so far.
+    """Accuracy of predictions, compared with a naive one that predicts the mean of all earlier waits.
 
     Attributes:
-        predictions: Whose outcome is known.
-        held: How many were within their interval.
-        error_seconds: Sum of the absolute errors of their middles.
-        naive_error_seconds: Sum of the absolute errors of the mean of all earlier waits.
-        errors, naive_errors: The newest absolute errors, of which medians are taken.
+        predictions: Number of predictions with a known outcome.
+        held: Number of those whose wait was within the interval.
+        error_seconds: Sum of the absolute errors of the intervals' medians.
+        naive_error_seconds: Sum of the absolute errors of the naive prediction.
+        errors: The newest absolute errors of medians.
+        naive_errors: The newest absolute errors of the naive prediction.
     """
 
     predictions: int = 0
@@ -182,7 +186,7 @@ class Accuracy:
     naive_errors: deque[float] = field(default_factory=lambda: deque(maxlen=20_000))
 
     def take(self, predicted: Interval, naive_seconds: float, wait_seconds: float) -> None:
-        """Take an outcome."""
+        """Count an outcome."""
         self.predictions += 1
         self.held += predicted.holds(wait_seconds)
         error, naive = abs(predicted.middle - wait_seconds), abs(naive_seconds - wait_seconds)
@@ -193,27 +197,27 @@ class Accuracy:
 
     @property
     def coverage(self) -> float:
-        """Share of the outcomes that were within their interval."""
+        """Share of the waits that were within their interval."""
         return self.held / self.predictions if self.predictions else 0.0
 
     @property
     def mean_error_seconds(self) -> float:
-        """Mean absolute error."""
+        """Mean absolute error of the intervals' medians."""
         return self.error_seconds / self.predictions if self.predictions else 0.0
 
     @property
     def naive_mean_error_seconds(self) -> float:
-        """That of the mean wait so far."""
+        """Mean absolute error of the naive prediction."""
         return self.naive_error_seconds / self.predictions if self.predictions else 0.0
 
     @property
     def median_error_seconds(self) -> float:
-        """Median absolute error."""
+        """Median absolute error of the intervals' medians."""
         return _median(self.errors)
 
     @property
     def naive_median_error_seconds(self) -> float:
-        """That of the mean wait so far."""
+        """Median absolute error of the naive prediction."""
         return _median(self.naive_errors)
 
 

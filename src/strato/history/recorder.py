@@ -1,8 +1,9 @@
-"""Watches jobs, pods and nodes of a cluster and appends what happens to them to the store.
+"""`Recorder`: watches jobs, pods and nodes of a cluster and appends rows about them to the store.
 
-Handlers only note which objects changed, so that they cost next to nothing where thousands of pods change a second; all
-else is done once a second, in slices. What pods use is asked of metrics.k8s.io once a minute, what nodes use on a grid
-of five minutes. A cluster without that API has no use recorded, which is logged once.
+Informer handlers only keep which objects changed, so that they are cheap even if thousands of pods change in a second;
+the changes are processed once a second, in slices. The usage of pods and nodes is read from metrics.k8s.io once a
+minute; that of nodes is written as means of five minutes. On a cluster without that API no usage is recorded; this is
+logged once.
 """
 
 from __future__ import annotations
@@ -33,26 +34,26 @@ SAMPLE_SECONDS: Final = 60.0
 KEPT_SECONDS: Final = 90 * 86_400.0
 _TICK_SECONDS: Final = 1.0
 _SLICE: Final = 200
-"""Pods looked at between two turns of the loop, about 4 ms."""
+"""Pods that are processed, in about 4 ms, before other tasks of the event loop get a turn."""
 _BUCKETS: Final = (1, 5, 10, 20, 40, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14_400, 43_200, 86_400)
 _QUEUED: Final = ("", "Pending")
-"""Phases of a pod group that is not let into its queue."""
+"""Phases of a pod group that is not admitted to its queue."""
 
 _log = logging.getLogger(__name__)
 
 
 class Recorder:
-    """See the module.
+    """Records the history of a cluster, as the module says.
 
     Args:
-        cluster: Asked for metrics.
-        informers: Of jobs, pods, pod groups and nodes.
-        clock: Gives the instants that objects do not carry.
-        store: Appended to; whoever made it closes it.
-        metrics: Get waits and lengths of runs by queue, and how busy nodes are.
+        cluster: The cluster whose metrics.k8s.io is read.
+        informers: Give the informers of jobs, pods, pod groups and nodes.
+        clock: Gives the instants of changes whose object has no time.
+        store: Takes the rows; the caller closes it.
+        metrics: Registry for histograms of waits and run times by queue, and for the utilisation of nodes.
         selects: Returns whether a node counts in statistics.
-        sample_seconds: How often pods are measured.
-        offload: Awaits a call of the store; a thread by default, as disks are slow.
+        sample_seconds: Time between two reads of the usage.
+        offload: Runs a call of the store and awaits it; by default in a thread, as disks are slow.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Recorder:
         self._tracker = Tracker()
         self._jobs: dict[str, Change[Any]] = {}
         self._changed_pods: dict[str, Change[Pod]] = {}
-        self._let_in: dict[str, float] = {}
+        self._admitted: dict[str, float] = {}
         self._predicted: dict[str, tuple[float, float, float]] = {}
         self._hosts: dict[str, list[tuple[float, float]]] = {}
         self._busy: dict[str, float] = {}
@@ -107,17 +108,17 @@ class Recorder:
     def _on_group(self, change: Change[PodGroup]) -> None:
         group = change.new
         if group is not None and group.status.phase not in _QUEUED and (owner := group.metadata.controller):
-            self._let_in.setdefault(owner.uid, self._clock.now())
+            self._admitted.setdefault(owner.uid, self._clock.now())
         elif group is not None and (owner := group.metadata.controller):
             predicted = prediction_of(group.metadata.annotations or {})
             if predicted is not None:
                 self._predicted.setdefault(owner.uid, predicted)
 
     async def run(self) -> None:
-        """Record until cancelled; what is known then is saved.
+        """Record until cancelled; then write the rows of live replicas.
 
         Raises:
-            HistoryError: What an earlier process recorded cannot be read.
+            HistoryError: The rows of an earlier process cannot be read.
         """
         self._start()
         for informer in self._informers:
@@ -160,8 +161,8 @@ class Recorder:
         predicted, self._predicted = self._predicted, {}
         for uid, (start, low, high) in predicted.items():
             self._tracker.see_prediction(uid, start, low, high)
-        let_in, self._let_in = self._let_in, {}
-        for uid, at in let_in.items():
+        admitted, self._admitted = self._admitted, {}
+        for uid, at in admitted.items():
             self._tracker.see_group(uid, at)
         pods, self._changed_pods = self._changed_pods, {}
         for number, change in enumerate(pods.values()):

@@ -1,4 +1,4 @@
-"""Rows of the store. A row is the state of one thing at an event; the newest row of a thing is what is known of it."""
+"""Rows of the store. A row is the state of a run, replica or host after an event; only its newest row is valid."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ENDED = (COMPLETED, FAILED, ABORTED)
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt of a job. Instants are seconds since the epoch, None while they lie ahead."""
+    """One attempt of a job. Instants are seconds since the epoch; None before the event has happened."""
 
     run_id: str
     """The job's uid and the number of the attempt."""
@@ -23,22 +23,22 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     """Group, version and kind of the job: ``batch.volcano.sh/v1alpha1/Job``."""
     template: str
-    """What the job's runs have in common: label `TEMPLATE_LABEL`, or its name without the run's suffix."""
+    """Name that all runs of the same job share: label `TEMPLATE_LABEL`, or the job's name without the run's suffix."""
     queue: str
     priority: int = 0
     submitted: float
     inqueue: float | None = None
     ready: float | None = None
-    """When as many pods were bound as the job needs to start."""
+    """When the minimum number of pods was bound."""
     started: float | None = None
-    """When so many of them ran."""
+    """When the minimum number of pods was running."""
     ended: float | None = None
     phase: str = PENDING
     predicted: float = -1.0
-    """When it was expected to be ready, by the first prediction while it waited; -1 without one."""
+    """The first prediction of ``ready`` while the job waited; -1 without one."""
     predicted_low: float = -1.0
     predicted_high: float = -1.0
-    """Between when, with a share of four in five; the later bound is -1 where none was foreseen."""
+    """Bounds of that prediction, between which four of five jobs become ready; the upper bound is -1 for none."""
 
 
 class Replica(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,12 +48,12 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
     role: str
     index: str
     pod: str
-    """Uid."""
+    """Uid of the pod."""
     container: str
     containers: int = 1
-    """Of the pod."""
+    """Number of the pod's containers."""
     attempt: int = 0
-    """How many pods had this place in the run before."""
+    """Number of earlier pods in the run with the same role and index."""
     node: str = ""
     bound: float | None = None
     started: float | None = None
@@ -69,30 +69,30 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
     mem_peak: float = 0.0
     """Bytes."""
     oom: int = 0
-    """How often it was killed for lack of memory."""
+    """How often the container was killed for lack of memory."""
     throttled: int = 0
-    """Samples with more than a quarter of all periods throttled."""
+    """Number of samples in which more than a quarter of the quota periods were throttled."""
     cpu_samples: dict[int, int] = msgspec.field(default_factory=dict)
-    """Samples of the CPU by bucket of `strato.advice.histogram.CPU`."""
+    """Bucket of `strato.advice.histogram.CPU` → number of CPU samples in it."""
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):
-    """Five minutes of a node."""
+    """The usage of a node in five minutes."""
 
     ts: float
-    """Start, a multiple of five minutes."""
+    """Beginning of the five minutes, a multiple of five minutes."""
     node: str
     selected: bool = True
-    """Whether it counts in statistics."""
+    """Whether the node counts in statistics."""
     cpu_capacity: float
     """Cores, without overcommitment."""
     cpu_used: float
-    """Cores, on average."""
+    """Mean number of cores used."""
     cpu_allocatable: float = 0.0
-    """Cores that are offered to pods, with overcommitment; 0: not known."""
+    """Cores that are offered to pods, with overcommitment; 0 if not known."""
     mem_capacity: float = 0.0
     mem_used: float = 0.0
 
 
 TEMPLATE_LABEL = "strato.io/template"
-"""Label of jobs that are runs of the same thing."""
+"""Label with a common name for jobs that are runs of the same work."""

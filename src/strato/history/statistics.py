@@ -1,7 +1,7 @@
 """Statistics of runs, roles and hosts over days. Pure.
 
-Runs count on the day they started, their length on the day they ended, their wait on the day they were ready. Sums are
-taken over the whole period, never means of daily means. What too little is known of is None.
+A run counts in the period in which it started, its run time in that in which it ended, its wait in that in which it was
+ready. Means are taken over the whole period, not over means of days. A statistic of too few values is None.
 
 Source: spec utilisation 8.
 """
@@ -18,81 +18,84 @@ from strato.history.rows import COMPLETED, ENDED, Host, Replica, Run
 
 GRID_SECONDS: Final = 300.0
 _FEWEST_SAMPLES: Final = 20
-"""A percentile of fewer is not shown."""
+"""Fewest samples of which a percentile is computed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """From an instant up to before another."""
+    """The time from ``since`` to before ``until``, seconds since the epoch."""
 
     since: float
     until: float
 
     def has(self, instant: float | None) -> bool:
-        """Return whether an instant lies in it."""
+        """Return whether an instant lies in the period."""
         return instant is not None and self.since <= instant < self.until
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatistics:
-    """Of the runs of a period; lengths in seconds."""
+    """Statistics of the runs of a period; times in seconds."""
 
     runs: int
-    """That started."""
+    """Number of runs that started."""
     jobs: int
-    """Distinct ones among them."""
+    """Number of different jobs among them."""
     mean_run: float | None
-    """Of those that completed."""
+    """Mean run time of the completed runs."""
     mean_failed_run: float | None
     failed: int
     mean_wait: float | None
-    """From submission until enough pods were bound: for resources only."""
+    """Mean time from submission until the minimum number of pods was bound."""
     mean_queue_wait: float | None
-    """The part of it until the job was let into the queue."""
+    """Mean part of the wait until the job was admitted to its queue."""
     mean_capacity_wait: float | None
-    """The rest of it."""
+    """Mean rest of the wait."""
     mean_startup: float | None
-    """From bound to running: images, start of processes."""
+    """Mean time from bound to running: image pulls, start of processes."""
     waiting: int
-    """That were not ready at the end of the period, and were not ended."""
+    """Number of runs that were neither ready nor ended at the end of the period."""
     oldest_wait: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleStatistics:
-    """Of the replicas of a role that ended in a period."""
+    """Statistics of the replicas of a role that ended in a period."""
 
     replicas: int
     mean_run: float | None
     efficiency: float | None
-    """Used core-seconds by requested ones."""
+    """Ratio of used to requested core-seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostStatistics:
-    """Of the selected hosts in a period: shares of their capacity without overcommitment."""
+    """CPU utilisation of the selected hosts in a period, as shares of their capacity without overcommitment."""
 
     samples: int
     mean: float | None
-    """Weighted by capacity."""
+    """Mean, weighted by capacity."""
     p90: float | None
-    """Over all samples of all hosts; None for fewer than 20."""
+    """90th percentile of all samples of all hosts; None for fewer than 20."""
     p90_hosts: float | None
-    """Over the hosts' means."""
+    """90th percentile of the hosts' means."""
     p90_time: float | None
-    """Over the means of all hosts at each time."""
+    """90th percentile of the means over all hosts at each time."""
     coverage: float
-    """Samples that are there by samples that there should be."""
+    """Ratio of existing samples to those that there should be."""
 
 
 def mean(values: Iterable[float]) -> float | None:
-    """Return the mean; None of nothing."""
+    """Return the mean; None without values."""
     known = list(values)
     return math.fsum(known) / len(known) if known else None
 
 
 def nearest_rank(values: Iterable[float], share: float) -> float | None:
-    """Return the least value that so large a share of all values is not above; None of nothing."""
+    """Return a quantile by nearest rank: the least value that is at least as large as this share of all values.
+
+    None without values.
+    """
     ordered = sorted(values)
     return ordered[max(math.ceil(round(share * len(ordered), 9)) - 1, 0)] if ordered else None
 
@@ -130,19 +133,19 @@ def of_runs(runs: Iterable[Run], period: Period) -> RunStatistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionStatistics:
-    """How predicted starts fared, of the runs that were ready in a period; errors in seconds."""
+    """Accuracy of predicted starts, of the runs that became ready in a period; errors in seconds."""
 
     predictions: int
     prediction_error: float | None
     """Mean absolute error of the predicted instants."""
     mean_wait_error: float | None
-    """What that error would have been, had the mean of all earlier waits been predicted."""
+    """Mean absolute error of a naive prediction, the mean of all earlier waits."""
     within_interval: float | None
-    """Share that was ready within its interval."""
+    """Share of the runs that became ready within their interval."""
 
 
 def of_predictions(runs: Iterable[Run], period: Period) -> PredictionStatistics:
-    """Return how predicted starts fared."""
+    """Return the accuracy of predicted starts."""
     known = sorted(((run.ready, run) for run in runs if run.ready is not None), key=lambda item: item[0])
     waits = [(ready, _between(run.submitted, ready)) for ready, run in known]
     errors: list[float] = []
@@ -186,7 +189,7 @@ def of_role(replicas: Iterable[Replica], period: Period) -> RoleStatistics:
 
 
 def allocated(replicas: Iterable[Replica], hosts: Sequence[Host], period: Period) -> float | None:
-    """Return the share of the CPU time offered to pods that bound replicas had requested, while hosts were measured."""
+    """Return the share of the hosts' offered CPU time that bound replicas requested, while hosts were measured."""
     seen = [host for host in hosts if host.selected and period.has(host.ts)]
     if not seen:
         return None
@@ -201,7 +204,7 @@ def allocated(replicas: Iterable[Replica], hosts: Sequence[Host], period: Period
 
 
 def of_hosts(hosts: Iterable[Host], period: Period, fewest_samples: int = _FEWEST_SAMPLES) -> HostStatistics:
-    """Return how busy the selected hosts were; samples that are missing count nowhere but in the coverage."""
+    """Return the utilisation of the selected hosts; missing samples lower only the coverage."""
     samples = [host for host in hosts if host.selected and period.has(host.ts) and host.cpu_capacity > 0]
     by_host: dict[str, _Load] = defaultdict(_Load)
     by_time: dict[float, _Load] = defaultdict(_Load)
@@ -237,12 +240,12 @@ class _Load:
 
 
 def is_ended(run: Run) -> bool:
-    """Return whether nothing more is to come of a run."""
+    """Return whether a run has completed, failed or been aborted."""
     return run.phase in ENDED
 
 
 def grouped(items: Iterable[Run], key: Callable[[Run], str]) -> dict[str, list[Run]]:
-    """Return runs by a key, in its order."""
+    """Return runs grouped by a key, in the order of the keys."""
     groups: dict[str, list[Run]] = defaultdict(list)
     for item in items:
         groups[key(item)].append(item)

@@ -1,7 +1,7 @@
-"""The file of rows: SQLite, appended to by one process and read by any.
+"""`HistoryStore`: the file of rows, in SQLite; one process appends, any number of processes read.
 
-Nothing is changed but what is older than the retention, which is deleted. A file of a newer version is refused; one of
-an older version is read as it is, and gets the columns it lacks by who appends to it.
+Rows are never changed; those older than the retention are deleted. A file of a newer version is refused. One of an
+older version can be read as it is; a process that opens it for appending adds the missing columns.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ R = TypeVar("R", Run, Replica, Host)
 Row = Run | Replica | Host
 
 _VERSION: Final = 3
-"""2: `Host.cpu_allocatable`. 3: `Run.predicted` and its bounds."""
+"""Version of the tables. 2 has added `Host.cpu_allocatable`, 3 `Run.predicted` and its bounds."""
 _TABLES: Final[dict[type[Any], tuple[str, tuple[str, ...]]]] = {
     Run: ("run", ("run_id",)),
     Replica: ("replica", ("run_id", "pod", "container")),
     Host: ("host", ("node", "ts")),
 }
-"""Table of a row, and the columns of which only the newest row counts."""
+"""Class of a row → its table, and the columns that identify its thing: only the newest row with equal ones is valid."""
 _TYPES: Final = {str: "TEXT", int: "INTEGER", float: "REAL", bool: "INTEGER"}
 _BUSY_SECONDS: Final = 10.0
 
@@ -38,14 +38,14 @@ class HistoryError(StateError):
 
 
 class HistoryStore:
-    """Rows in a file; close it when done.
+    """Rows in a file. Call `close` when done.
 
     Args:
-        path: The file; its folder exists.
-        read_only: Whether it must exist and nothing is written.
+        path: The file; its folder must exist.
+        read_only: Opens an existing file for reading only.
 
     Raises:
-        HistoryError: There is no such file, or it is none of ours.
+        HistoryError: There is no such file, or it is no history of runs.
     """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
@@ -59,7 +59,7 @@ class HistoryStore:
                 uri=True,
                 timeout=_BUSY_SECONDS,
                 isolation_level=None,
-                check_same_thread=False,  # one call at a time, each in some thread
+                check_same_thread=False,  # the recorder calls from several threads, but one at a time
             )
         except sqlite3.Error as error:
             raise HistoryError(f"{path}: cannot be opened: {error}") from error
@@ -93,7 +93,7 @@ class HistoryStore:
             self._database.execute(f"PRAGMA user_version={_VERSION}")
 
     def _lacking(self, row: type[Any]) -> list[Any]:
-        """Return the fields of a row that the table of an older version has no column for; they are numbers."""
+        """Return the fields of a row for which the table of an older version has no column; all are numbers."""
         present = {name for _, name, *_ in self._database.execute(f"PRAGMA table_info({_TABLES[row][0]})")}
         return [field for field in msgspec.structs.fields(row) if field.name not in present]
 
@@ -101,7 +101,7 @@ class HistoryStore:
         """Append rows in one transaction.
 
         Raises:
-            HistoryError: The disk does not take them; none was appended.
+            HistoryError: The file cannot be written; no row was appended.
         """
         grouped: dict[type[Any], list[Row]] = {}
         for row in rows:
@@ -120,11 +120,11 @@ class HistoryStore:
             raise HistoryError(f"{self._path}: rows cannot be appended: {error}") from error
 
     def runs(self, since: float = 0.0, until: float = float("inf")) -> Sequence[Run]:
-        """Return the runs that were there at some time between two instants."""
+        """Return the runs that were submitted before ``until`` and had not ended before ``since``."""
         return self._newest(Run, "submitted < ? AND coalesce(ended, ?) >= ?", (until, until, since))
 
     def replicas(self, since: float = 0.0, until: float = float("inf")) -> Sequence[Replica]:
-        """Return the containers that ran at some time between two instants, and those that have not started."""
+        """Return the replicas that ran at some time between two instants, and those that have not started."""
         bounds = (until, until, since)
         return self._newest(Replica, "coalesce(started, bound, 0) < ? AND coalesce(ended, ?) >= ?", bounds)
 
@@ -133,10 +133,10 @@ class HistoryStore:
         return self._newest(Host, "ts >= ? AND ts < ?", (since, until))
 
     def forget(self, before: float) -> None:
-        """Delete what ended before an instant.
+        """Delete runs that ended before an instant, their replicas, and older samples of hosts.
 
         Raises:
-            HistoryError: The disk does not take it.
+            HistoryError: The file cannot be written.
         """
         try:
             with self._database:

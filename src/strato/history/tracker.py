@@ -1,6 +1,6 @@
-"""What is known of runs and replicas that live, from jobs, pods and measurements; gives rows when something changed.
+"""`Tracker`: keeps the state of live runs and replicas from jobs, pods and usage, and returns rows for changed ones.
 
-Pure but for its own memory: whoever watches the cluster calls it, with the present instant.
+It reads no clock and watches nothing itself: a recorder calls it with changes and the present instant.
 """
 
 from __future__ import annotations
@@ -29,35 +29,38 @@ INDEX_LABELS: Final = (
     "batch.kubernetes.io/job-completion-index",
 )
 _SAVED_SECONDS: Final = 1800.0
-"""Live replicas are saved so often, when something happens to them, and more often at first."""
+"""Time until the row of a running replica is written again; the first samples are written sooner (`_is_early`)."""
 _EARLY_SAMPLES: Final = 16
 _Place = tuple[str, str]
-"""Uid of a pod, and a container of it."""
+"""Uid of a pod and name of one of its containers."""
 
 
 class Tracker:
-    """See the module."""
+    """The live runs and replicas, as the module says."""
 
     def __init__(self) -> None:
         self._runs: dict[str, Run] = {}
-        """By the job's uid: its newest attempt."""
+        """Uid of a job → its newest attempt."""
         self._pods: dict[str, dict[str, _Times]] = {}
-        """By the job's uid: its pods of this attempt."""
+        """Uid of a job → uid of a pod of this attempt → its times."""
         self._replicas: dict[_Place, Replica] = {}
         self._attempts: dict[str, dict[tuple[str, str], list[str]]] = {}
-        """By run, then by role and index: uids of the pods that had this place."""
+        """Run → role and index → uids of the pods that had these, the oldest first."""
         self._least: dict[str, int] = {}
-        """By the job's uid: pods it needs to start."""
+        """Uid of a job → number of pods that it needs to start."""
         self._rows: dict[Any, Run | Replica] = {}
         self._saved: dict[str, dict[str, float]] = {}
-        """By a pod's uid and container: when its row was made. A replica that is here and lives no more has ended."""
+        """Uid of a pod → name of a container → when its latest row was made.
+
+        A replica that is in here but not in ``_replicas`` has ended.
+        """
 
     def restore(self, runs: Iterable[Run], replicas: Iterable[Replica], now: float) -> None:
-        """Go on with what an earlier process had saved; what it knows of no more was deleted meanwhile.
+        """Restore the state from the rows of an earlier process.
 
         Args:
-            runs: Those of jobs that are there, and those that had not ended.
-            replicas: Theirs.
+            runs: Runs whose job exists, and runs that had not ended.
+            replicas: The replicas of these runs; others are ignored.
             now: The present instant.
         """
         for run in runs:
@@ -73,7 +76,7 @@ class Tracker:
                     self._replicas[place] = one
 
     def see_job(self, job: JobFacts, now: float) -> None:
-        """Take what a job says; a new attempt ends the one before."""
+        """Take the facts of a new or changed job; a new attempt ends the one before as failed."""
         run_id = f"{job.uid}/{job.attempt}"
         before = self._runs.get(job.uid)
         if before is not None and before.run_id != run_id and not is_ended(before):
@@ -98,19 +101,19 @@ class Tracker:
             self._set(msgspec.structs.replace(before, phase=job.phase, ended=job.ended or now))
 
     def see_group(self, job_uid: str, at: float) -> None:
-        """Take that the pod group of a job was let into its queue."""
+        """Record when the pod group of a job was admitted to its queue."""
         run = self._runs.get(job_uid)
         if run is not None and run.inqueue is None and not is_ended(run):
             self._set(msgspec.structs.replace(run, inqueue=max(at, run.submitted)))
 
     def see_prediction(self, job_uid: str, start: float, low: float, high: float) -> None:
-        """Take when a waiting job is expected to start; the first prediction counts."""
+        """Record the predicted start of a waiting job; only the first prediction is kept."""
         run = self._runs.get(job_uid)
         if run is not None and run.predicted < 0 and run.ready is None and not is_ended(run):
             self._set(msgspec.structs.replace(run, predicted=start, predicted_low=low, predicted_high=high))
 
     def forget_job(self, uid: str, now: float) -> None:
-        """Take that a job is gone; one that had not ended was aborted, and its replicas live no longer."""
+        """Forget a deleted job. If it had not ended, it is recorded as aborted; its live replicas end now."""
         run = self._runs.pop(uid, None)
         for pods in self._attempts.pop(run.run_id, {}).values() if run is not None else ():
             for pod in pods:
@@ -129,7 +132,7 @@ class Tracker:
         return uid in self._runs
 
     def see_pod(self, pod: Pod, *, is_gone: bool, now: float) -> None:
-        """Take what a pod says: when it was bound, ran and ended."""
+        """Record when a pod was bound, ran and ended."""
         self._take_pod(pod, is_gone=is_gone, now=now)
         if is_gone:
             self._saved.pop(pod.metadata.uid, None)
@@ -151,7 +154,7 @@ class Tracker:
             one = self._replicas.get(place)
             if one is None:
                 if container.name in self._saved.get(pod.metadata.uid, ()):
-                    continue  # it has ended, and its row is written
+                    continue  # the replica has ended and its last row has been returned
                 one = Replica(
                     run_id=run.run_id,
                     role=role,
@@ -176,9 +179,9 @@ class Tracker:
                 self._save(place, changed, now)
 
     def sample(self, pods: Iterable[tuple[Pod, PodMetrics]], seconds: float, now: float) -> None:
-        """Take what containers used in the last so many seconds."""
+        """Add the usage of containers in the last ``seconds``."""
         for pod, metrics in pods:
-            # what such a container uses says nothing of what it needs
+            # the usage of a container whose quota the agent has cut does not show how much it needs
             suppressed = suppression_entries(pod.metadata.annotations, msgspec.Raw)
             for measured in metrics.containers:
                 place = (pod.metadata.uid, measured.name)
@@ -204,7 +207,7 @@ class Tracker:
                     self._save(place, one, now)
 
     def take_rows(self) -> list[Run | Replica]:
-        """Return the rows of what changed since the last call."""
+        """Return the rows of the runs and replicas that changed since the last call."""
         rows, self._rows = self._rows, {}
         for one in rows.values():
             if isinstance(one, Replica) and one.ended is not None:
@@ -212,11 +215,11 @@ class Tracker:
         return list(rows.values())
 
     def put_back(self, rows: Iterable[Run | Replica]) -> None:
-        """Take rows back that could not be written; newer ones of the same things stay."""
+        """Put rows back that could not be written; newer rows of the same run or replica win."""
         self._rows = {_key(row): row for row in rows} | self._rows
 
     def save_all(self, now: float) -> None:
-        """Make rows of all live replicas, before the process ends."""
+        """Make rows of all live replicas; to be called before the process ends."""
         for place, one in self._replicas.items():
             self._save(place, one, now)
 
@@ -237,7 +240,7 @@ class Tracker:
         return uids.index(pod)
 
     def _advance(self, run: Run) -> None:
-        """Set when a run was ready and started: as soon as enough pods are that are not of an attempt before."""
+        """Set when a run was ready and started: when enough of its pods, without those of earlier attempts, were."""
         if is_ended(run) and run.started is not None:
             return
         least = max(self._least.get(run.job_uid, 1), 1)
@@ -254,7 +257,7 @@ class Tracker:
 
 
 class _Times(msgspec.Struct, frozen=True):
-    """Of a pod."""
+    """When a pod was bound, started and ended; None before that."""
 
     bound: float | None
     started: float | None
@@ -279,7 +282,7 @@ class _Times(msgspec.Struct, frozen=True):
 
 
 def _is_early(count: int) -> bool:
-    """Whether a replica of so many samples is to be saved: twice as many say something else, until the time does."""
+    """Whether to write a row after so many samples: 1, 2, 4, 8 and 16; later `_SAVED_SECONDS` decides."""
     return count <= _EARLY_SAMPLES and count.bit_count() == 1
 
 
