@@ -52,7 +52,8 @@ def _journal(home: Home, journal: Path) -> Finding:
     try:
         count, revision = check_journal(journal)
     except StratoError as error:
-        return problem("journal", f"{journal}: {error}", "strato restore FILE, or: strato doctor --salvage")
+        what = str(error) if str(journal) in str(error) else f"{journal}: {error}"
+        return problem("journal", what, "strato restore FILE, or: strato doctor --salvage")
     return Finding("journal", f"{journal}: {count} objects, revision {revision}, every checksum matches")
 
 
