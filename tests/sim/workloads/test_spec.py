@@ -8,7 +8,7 @@ import pytest
 
 from strato.errors import InvalidInput, UsageError
 from strato.sim.traces import read_trace
-from strato.sim.workloads.jobs import Trace, TraceJob, in_circles
+from strato.sim.workloads.jobs import Trace, TraceJob, in_cycles
 from strato.sim.workloads.scale import ScaleOptions, scale, to_load
 
 JOBS = (
@@ -72,8 +72,8 @@ def test_circles_are_found() -> None:
     def job(name: str, *after: str) -> TraceJob:
         return TraceJob(name=name, submit_seconds=0, run_seconds=1, after=after)
 
-    assert in_circles([job("a"), job("b", "a"), job("c", "b", "d"), job("d", "c"), job("e", "d")]) == {"c", "d", "e"}
-    assert in_circles([job("a"), job("b", "a")]) == set()
+    assert in_cycles([job("a"), job("b", "a"), job("c", "b", "d"), job("d", "c"), job("e", "d")]) == {"c", "d", "e"}
+    assert in_cycles([job("a"), job("b", "a")]) == set()
 
 
 def test_a_text_without_end_is_refused_once() -> None:

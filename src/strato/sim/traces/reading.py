@@ -10,7 +10,7 @@ from strato.node.shapes import GPU, NodeShape
 from strato.sim.traces.cells import Line, Names, QueueNames
 from strato.sim.traces.input import InputFile
 from strato.sim.traces.oddities import Oddities
-from strato.sim.workloads.jobs import Trace, TraceJob, from_zero, in_circles, only_known
+from strato.sim.workloads.jobs import Trace, TraceJob, from_zero, in_cycles, only_known
 
 MOST_JOBS = 20_000_000
 MOST_NODES = 1_000_000
@@ -105,16 +105,16 @@ class Reading:
 
     def _with_known_dependencies(self) -> Sequence[TraceJob]:
         """Return the jobs without dependencies on jobs that the trace does not have, and without cycles of them."""
-        circle = in_circles(self.jobs)
-        if not circle and not any(job.after for job in self.jobs):
+        on_cycle = in_cycles(self.jobs)
+        if not on_cycle and not any(job.after for job in self.jobs):
             return self.jobs
         known = {job.name for job in self.jobs}
         for job in self.jobs:
             unknown = [name for name in job.after if name not in known]
-            if unknown or job.name in circle:
+            if unknown or job.name in on_cycle:
                 what = f"waits for {unknown[0]!r}, which is not there" if unknown else "waits for itself through others"
                 self.odd.name("jobs", 0, job.name, f"{what}; it is read without that")
-        return [replace(job, after=()) if job.name in circle else job for job in only_known(self.jobs)]
+        return [replace(job, after=()) if job.name in on_cycle else job for job in only_known(self.jobs)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,1 +1,1 @@
-"""Experiments on how full nodes are: trainings beside services, with and without what fills nodes further."""
+"""Experiments on node utilisation: trainings beside services, with or without overcommitment and the like."""

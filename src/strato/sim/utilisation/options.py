@@ -1,4 +1,4 @@
-"""The file of an experiment: nodes, services, trainings and variants, read strictly, with every problem at once."""
+"""Reads the file of an experiment (nodes, services, trainings, variants) strictly; reports all problems together."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from strato.sim.utilisation.usetraces import TraceOptions, read_use_trace
 
 T = TypeVar("T")
 ROLES: Final = ("chief", "ps", "worker", "evaluator")
-"""Of a training: a TFJob's."""
+"""The roles of a training's pods, which are those of a TFJob."""
 WORKING: Final = ("chief", "worker")
-"""Roles whose work ends; the others run as long as their job."""
+"""Roles whose pods end when the work is done; the others run until their job ends."""
 _SECTIONS: Final = ("hours", "warmUpHours", "nodes", "services", "trainings", "variants", "traces", "policy")
 _MOST_PODS: Final = 20_000
 _MOST_BYTES: Final = 1 << 18
@@ -32,36 +32,36 @@ _MOST_BYTES: Final = 1 << 18
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """How long is simulated; the day begins at midnight UTC."""
+    """How long to simulate; the simulation begins at midnight UTC."""
 
     hours: float = 24.0
-    """That count. Range [0.1, 744]."""
+    """Time that is measured. Range [0.1, 744]."""
     warm_up_hours: float = 3.0
-    """Before them, until the cluster is as full as it will be. Range [0, 48]."""
+    """Time before that, in which an empty cluster fills. Range [0, 48]."""
 
     def problems(self) -> list[tuple[str, str]]:
-        """Return what is out of range."""
+        """Return field and problem of each value out of range."""
         return list(between(self, {"hours": (0.1, 744), "warm_up_hours": (0, 48)}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodOptions:
-    """What each pod of a service or role requests and wants."""
+    """Requests and CPU demand of each pod of a service or role."""
 
     replicas: int = 1
     cpu: str = "1"
-    """Request."""
+    """CPU request."""
     cpu_limit: str = ""
-    """Empty: none."""
+    """CPU limit; empty for none."""
     memory: str = "1Gi"
-    """Request."""
+    """Memory request."""
     demand: str = ""
-    """Cores over time; see `strato.api.cpudemand.read_demand`. Required."""
+    """Demand in cores over time; see `strato.api.cpudemand.read_demand`. Required."""
     sets_pace: bool = False
-    """Whether the others of its job get on only as fast as its limit lets it."""
+    """Whether the other pods of the job work only as fast as this one's quota allows it to work."""
 
     def problems(self) -> list[tuple[str, str]]:
-        """Return what is out of range or no quantity."""
+        """Return field and problem of each value out of range or that is no quantity."""
         found = list(between(self, {"replicas": (1, 1000)}))
         for name in ("cpu", "cpu_limit", "memory"):
             text = getattr(self, name)
@@ -83,21 +83,21 @@ class Service(PodOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindOptions:
-    """One kind of training; the run times are those with all the CPU that it wants, drawn from a lognormal."""
+    """One kind of training. Its run times, with all the CPU that it demands, are drawn from a lognormal."""
 
     name: str = ""
     """Required."""
     share: float = 1.0
-    """Of all trainings, beside the shares of the other kinds."""
+    """Weight of this kind among all kinds when a training is drawn."""
     priority: int = 100
     median_minutes: float = 60.0
     spread: float = 0.5
-    """Of the logarithm. Range [0, 3]."""
+    """Standard deviation of the logarithm of run times. Range [0, 3]."""
     most_minutes: float = 600.0
-    """Longer ones are cut to it."""
+    """Upper bound of run times."""
 
     def problems(self) -> list[tuple[str, str]]:
-        """Return what is out of range."""
+        """Return field and problem of each value out of range."""
         limits: dict[str, tuple[float, float]] = {"share": (0, 1e6), "median_minutes": (0.1, 1e5), "spread": (0, 3)}
         limits["most_minutes"] = (self.median_minutes, 1e6)
         limits["priority"] = (-1e9, 1e9)
@@ -106,30 +106,30 @@ class KindOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind(KindOptions):
-    """With its roles."""
+    """One kind of training with its roles."""
 
     roles: Mapping[str, PodOptions]
 
     @property
     def pods(self) -> int:
-        """Pods of one job."""
+        """Number of pods of one training."""
         return sum(role.replicas for role in self.roles.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrivals:
-    """When trainings are submitted: independently, more around an hour of the day."""
+    """When trainings are submitted: independently of each other, at a rate that follows the hour of the day."""
 
     per_day: int = 200
     peak_hour: float = 12.0
-    """UTC."""
+    """Hour of the highest rate, UTC."""
     peak_ratio: float = 0.0
-    """The rate is so much higher at the peak, and lower at the other end of the day. Range [0, 1]."""
+    """By which share of the mean the rate is higher at the peak, and lower twelve hours later. Range [0, 1]."""
     give_up_minutes: float = 0.0
-    """A training that has not begun after so long is deleted by whoever submitted it; 0: never."""
+    """Time after which a training that has not begun is deleted, as its user would do; 0 is never."""
 
     def problems(self) -> list[tuple[str, str]]:
-        """Return what is out of range."""
+        """Return field and problem of each value out of range."""
         return list(
             between(
                 self, {"per_day": (0, 100_000), "peak_hour": (0, 24), "peak_ratio": (0, 1), "give_up_minutes": (0, 1e6)}
@@ -139,21 +139,21 @@ class Arrivals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantOptions:
-    """What is on."""
+    """What a variant switches on."""
 
     gang: bool = False
-    """Trainings begin with all pods or none; without, pods are placed one by one."""
+    """Places all pods of a training or none; otherwise pods are placed one by one."""
     overcommit: bool = False
-    """Nodes offer more CPU than they have, by their factors."""
+    """Nodes offer more CPU than they have, by their factors of overcommitment."""
     suppression: bool = False
-    """The agents' handler ``suppress``."""
+    """Runs the agents' handler ``suppress``."""
     burst: bool = False
-    """The agents' handler ``burst``."""
+    """Runs the agents' handler ``burst``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """A whole file."""
+    """The content of an experiment's file."""
 
     times: Times
     nodes: tuple[NodeShape, ...]
@@ -162,11 +162,11 @@ class Experiment:
     kinds: tuple[Kind, ...]
     variants: Mapping[str, VariantOptions]
     policy_text: Mapping[str, Any] = field(default_factory=dict)
-    """Of the agents, as written."""
+    """The agents' policy, as the file has it."""
     traces: Traces = field(default_factory=dict)
 
     def policy_of(self, variant: VariantOptions) -> Policy | None:
-        """Return the policy of a variant's agents; None: there are none."""
+        """Return the policy of a variant's agents; None if the variant has no agents."""
         return _policy(self.policy_text, variant)
 
 
@@ -175,7 +175,7 @@ def read_experiment(path: Path) -> Experiment:
 
     Raises:
         UsageError: The file cannot be read.
-        InvalidInput: With everything that is wrong in it, by place.
+        InvalidInput: The file has problems; all are listed with their places.
     """
     try:
         if path.stat().st_size > _MOST_BYTES:
@@ -192,12 +192,12 @@ def parse_experiment(text: str, name: str, folder: Path) -> Experiment:
     """Read an experiment's text.
 
     Args:
-        text: YAML.
-        name: Of the file, for errors.
-        folder: In which traces are looked for.
+        text: The content of the file, in YAML.
+        name: The file's name, for errors.
+        folder: The folder in which the traces are that the text names.
 
     Raises:
-        InvalidInput: With everything that is wrong in it, by place.
+        InvalidInput: The text has problems; all are listed with their places.
     """
     reader = _Reader(read_mapping(text, name), folder)
     experiment = reader.read()
@@ -207,14 +207,14 @@ def parse_experiment(text: str, name: str, folder: Path) -> Experiment:
 
 
 class _Reader:
-    """Reads one document; what is wrong is noted and replaced by defaults."""
+    """Reads one document. It collects problems, and takes defaults in place of wrong values."""
 
     def __init__(self, document: Mapping[str, Any], folder: Path) -> None:
         self._document, self._folder = document, folder
         self.problems: list[Problem] = []
         self._traces: dict[str, Any] = {}
         self._unread: set[str] = set()
-        """Traces that have a problem already."""
+        """Names of traces that have a problem, so that values which name them are not reported too."""
 
     def read(self) -> Experiment:
         document = self._document
@@ -363,10 +363,10 @@ class _Reader:
 
 
 def _policy(given: Mapping[str, Any], variant: VariantOptions) -> Policy | None:
-    """Return the policy of a variant: what the file says, with only the handlers that the variant has.
+    """Return the policy of the file with only the handlers that a variant switches on; None if it has neither.
 
     Raises:
-        InvalidInput: What the file says is wrong.
+        InvalidInput: The policy in the file has problems.
     """
     handlers = given.get("handlers")
     if handlers is not None and not isinstance(handlers, dict):

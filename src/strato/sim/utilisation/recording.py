@@ -1,4 +1,4 @@
-"""What happened in an experiment: rows of the history for runs and hosts, and what was counted of CPU by workload."""
+"""`Recorder`: records an experiment: rows of the history for runs and hosts, and CPU accounts by kind of workload."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from strato.node.hollow.cpu import HollowCpu
 from strato.node.hollow.cpuruns import CpuAccount, CpuRun
 
 _QUEUED: Final = ("", "Pending")
-"""Phases of a PodGroup that is not let into its queue."""
+"""Phases of a PodGroup that is not admitted to its queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """A node, as hosts are counted."""
+    """A node with its CPU."""
 
     name: str
     cores: float
     factor: float
-    """Of the CPU that it offers."""
+    """Ratio of the CPU that the node offers to the CPU that it has."""
 
 
 class WorkloadCounts:
-    """What was counted of the containers of one kind of workload."""
+    """The CPU accounts of the containers of one kind of workload, summed up."""
 
     def __init__(self) -> None:
         self.total = CpuAccount()
         self.held_core_seconds = 0.0
-        """Requested by containers that waited for the rest of their training."""
+        """Core-seconds that containers requested while they waited for the other pods of their training."""
 
     def add(self, run: CpuRun, sign: float = 1.0) -> None:
-        """Add what was counted of a run."""
+        """Add the account of a container's run; with ``sign`` -1 subtract it."""
         for one in fields(CpuAccount):
             before = getattr(self.total, one.name)
             setattr(self.total, one.name, before + sign * getattr(run.account, one.name))
@@ -53,10 +53,13 @@ class WorkloadCounts:
 
 
 class Recorder:
-    """Follows jobs, pods and nodes.
+    """Records jobs, pods and nodes of a simulated cluster.
 
     Args:
-        pods_of: By the kind of a training (its name up to the last hyphen): how many pods it has.
+        informers: Give the informers of jobs, pod groups and pods.
+        clock: Gives the instants.
+        hosts: The nodes.
+        pods_of: Kind of a training (its name up to the last hyphen) → number of its pods.
     """
 
     def __init__(self, informers: Informers, clock: Clock, hosts: Sequence[HostFacts], pods_of: dict[str, int]) -> None:
@@ -68,20 +71,20 @@ class Recorder:
         self._closed: dict[Workload, WorkloadCounts] = defaultdict(WorkloadCounts)
         self._used: dict[str, float] = {}
         self.hosts: list[Host] = []
-        """In steps of five minutes."""
+        """The usage of each node in steps of five minutes."""
 
     def start(self) -> None:
-        """Begin to follow."""
+        """Add handlers to the informers."""
         self._informers.informer(TFJob).add_handler(self._on_job)
         self._informers.informer(PodGroup).add_handler(self._on_group)
         self._informers.informer(Pod).add_batch_handler(self._on_pods)
 
     def on_closed(self, run: CpuRun) -> None:
-        """Take a container's run that is over."""
+        """Add the account of a container's run that has ended."""
         self._closed[workload_of(run.pod)].add(run)
 
     def sample_hosts(self, cpu: HollowCpu) -> None:
-        """Take what each node has used since the last call, which was five minutes ago; the first only begins."""
+        """Record the CPU that each node has used since the last call, five minutes ago; the first records nothing."""
         now = self._clock.now()
         for host in self._facts:
             used = cpu.used_core_seconds(host.name)
@@ -99,7 +102,7 @@ class Recorder:
                 )
 
     def counts(self, cpu: HollowCpu) -> dict[Workload, WorkloadCounts]:
-        """Return what was counted so far, by workload, of runs that are over and of those that go on."""
+        """Return the counts so far by workload, of ended and present runs of containers."""
         found: dict[Workload, WorkloadCounts] = defaultdict(WorkloadCounts)
         for workload, counts in self._closed.items():
             for one in fields(CpuAccount):

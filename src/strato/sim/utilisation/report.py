@@ -1,4 +1,4 @@
-"""The result of an experiment: what each variant came to, as a table for people and as JSON that never differs."""
+"""`Report`: the measures of each variant of an experiment, as a table and as JSON; equal runs give equal bytes."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _COLUMNS = (
 
 
 class TrainingReport(msgspec.Struct, frozen=True):
-    """The containers of trainings."""
+    """The CPU of the trainings' containers."""
 
     used_core_hours: float
     unserved_core_hours: float
-    """Wanted and not got."""
+    """Demand that was not served."""
     limited_hours: float
-    """Container hours in which a quota held one back."""
+    """Container hours in which a quota limited the container."""
     held_core_hours: float
-    """Requested by containers that waited for the rest of their training."""
+    """Core-hours that containers requested while they waited for the other pods of their training."""
 
     @staticmethod
     def of(counts: WorkloadCounts) -> TrainingReport:
@@ -51,17 +51,17 @@ class TrainingReport(msgspec.Struct, frozen=True):
 
 
 class OnlineReport(msgspec.Struct, frozen=True):
-    """The containers of services. Shares are of their running time."""
+    """The CPU of the services' containers."""
 
     used_core_hours: float
     short_ratio: float
-    """In which one did not get all the CPU that it wanted: requests queue."""
+    """Share of their running time in which a container did not get all the CPU that it demanded: requests queue."""
     limited_ratio: float
-    """In which that was for its limit."""
+    """Share of their running time in which the container's own limit was the reason."""
     unserved_ratio: float
-    """Of what they wanted in all: CPU that they did not get."""
+    """Share of all demanded CPU that was not served."""
     overloaded_ratio: float
-    """On nodes at 90 % and more of their CPU, where work waits for a free one."""
+    """Share of their running time on nodes at 90 % or more of their CPU, where threads wait for a free core."""
 
     @staticmethod
     def of(counts: WorkloadCounts) -> OnlineReport:
@@ -79,7 +79,7 @@ class OnlineReport(msgspec.Struct, frozen=True):
 
 
 class VariantReport(msgspec.Struct, frozen=True):
-    """One variant."""
+    """The measures of one variant."""
 
     name: str
     gang: bool
@@ -87,29 +87,29 @@ class VariantReport(msgspec.Struct, frozen=True):
     suppression: bool
     burst: bool
     runs: RunStatistics
-    """Of trainings; all pods of one count as what it needs, with and without gangs."""
+    """Statistics of trainings. A training is ready when all its pods are bound, with and without gangs."""
     given_up: int
-    """Trainings that were deleted because they had not begun for too long."""
+    """Number of trainings that were deleted because they had not begun in time."""
     hosts: HostStatistics
     allocated: float | None
-    """Of the CPU that nodes offer: what trainings requested."""
+    """Share of the CPU offered by the nodes that trainings requested."""
     training: TrainingReport
     online: OnlineReport
     suppressions: int
     bursts: int
     evictions: int
     cut_cores: float
-    """Sum over all suppressions."""
+    """Sum over all suppressions: cores used before, less the limit."""
     rounds: int
-    """That agents decided."""
+    """Rounds that agents took part in."""
     skipped_rounds: int
-    """That could not have decided anything."""
+    """Rounds that agents skipped, as they could not have decided anything."""
     series: list[float]
-    """Use of all nodes together, in steps of five minutes."""
+    """CPU utilisation of all nodes together, in steps of five minutes."""
 
 
 class Report(msgspec.Struct, frozen=True):
-    """Everything an experiment says."""
+    """The measures of all variants of an experiment."""
 
     experiment: str
     seed: int

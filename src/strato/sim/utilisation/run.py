@@ -1,4 +1,4 @@
-"""Runs the variants of an experiment in virtual time, each on a cluster of its own; a seed always gives the same."""
+"""Runs the variants of an experiment in virtual time, each on its own cluster; equal seeds give equal reports."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ from strato.sim.utilisation.workload import (
 )
 
 MIDNIGHT: Final = 1_700_006_400.0
-"""When an experiment begins, seconds since the epoch."""
+"""When an experiment begins: a midnight in UTC, seconds since the epoch."""
 
 _PARTS: Final = (*DEFAULT, GarbageCollector.name)
-"""Controllers; what belongs to a training that is deleted goes with it."""
+"""The controllers: the default ones, and the garbage collector to delete the pods of deleted trainings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where an experiment is."""
+    """How far an experiment has come."""
 
     variant: str
     virtual_seconds: float
@@ -62,10 +62,10 @@ def run_experiment(
     """Run variants of an experiment, all of them by default.
 
     Args:
-        experiment: As read.
-        name: Of it, for the report.
-        variants: Names of those to run.
-        seed: Of everything that is drawn; all variants get the same trainings.
+        experiment: The experiment.
+        name: Its name in the report.
+        variants: Names of the variants to run; empty is all.
+        seed: Seeds all random numbers; all variants get the same trainings.
         progress: Called after each five minutes of virtual time.
     """
     chosen = [one for one in experiment.variants if not variants or one in variants]
@@ -78,7 +78,7 @@ def run_experiment(
 
 
 class _Variant:
-    """One variant of an experiment."""
+    """Runs one variant of an experiment."""
 
     def __init__(
         self,
@@ -93,45 +93,47 @@ class _Variant:
         self._progress = progress
         self._warm_seconds = experiment.times.warm_up_hours * 3600
         self._total_seconds = self._warm_seconds + experiment.times.hours * 3600
-        # one generator draws what all variants share, another what their own parts draw
+        # trainings have a generator of their own, so that they are the same in all variants
         self._trainings = draw_trainings(experiment.kinds, experiment.arrivals, self._total_seconds, Random(seed))
         self._random = Random(seed + 1)
         shapes = experiment.nodes
         if not self._options.overcommit:
             shapes = tuple(dataclasses.replace(shape, cpu_overcommit_factor=1.0) for shape in shapes)
         self._cpu = HollowCpu(clock, experiment.traces, lambda run: self._recorder.on_closed(run))
-        self._world = SimulatedCluster(clock, self._random, ClusterOptions(nodes=shapes, controllers=_PARTS), self._cpu)
+        self._cluster = SimulatedCluster(
+            clock, self._random, ClusterOptions(nodes=shapes, controllers=_PARTS), self._cpu
+        )
         self._hosts: list[HostFacts] = []
         self._since = math.inf
-        """From when on what happens counts."""
+        """When the warm-up ends and measuring begins, seconds since the epoch."""
         self._given_up = 0
         self._recorder = Recorder(
-            self._world.informers, clock, self._hosts, {kind.name: kind.pods for kind in experiment.kinds}
+            self._cluster.informers, clock, self._hosts, {kind.name: kind.pods for kind in experiment.kinds}
         )
 
     async def play(self) -> VariantReport:
-        """Run it, and return what came of it."""
-        world = self._world
-        await world.start()
+        """Run the variant and return its measures."""
+        cluster = self._cluster
+        await cluster.start()
         try:
-            return await world.guard(self._play())
+            return await cluster.guard(self._play())
         finally:
-            await world.stop()
+            await cluster.stop()
 
     async def _play(self) -> VariantReport:
-        world, recorder = self._world, self._recorder
+        cluster, recorder = self._cluster, self._recorder
         begin = self._clock.monotonic()
         self._since = self._clock.now() + self._warm_seconds
-        for shape, nodes in zip(world.options.nodes, world.nodes, strict=True):
+        for shape, nodes in zip(cluster.options.nodes, cluster.nodes, strict=True):
             cores = quantity.milli(shape.resources["cpu"]) / 1000
             self._hosts += [HostFacts(name, cores, shape.cpu_overcommit_factor) for name in nodes.names]
         recorder.start()
         agents = self._start_agents()
         for body in priority_classes(self._experiment):
-            await world.admin.create(catalog.PRIORITYCLASS, body)
+            await cluster.admin.create(catalog.PRIORITYCLASS, body)
         for service in self._experiment.services:
             for pod in service_pods(service):
-                await world.admin.create(catalog.POD, pod, NAMESPACE)
+                await cluster.admin.create(catalog.POD, pod, NAMESPACE)
         waiting = list(reversed(self._trainings))
         before = AgentCounts()
         at_start = recorder.counts(self._cpu)
@@ -145,7 +147,7 @@ class _Variant:
             if instant >= self._warm_seconds:
                 recorder.sample_hosts(self._cpu)
             await self._give_up()
-            world.check()
+            cluster.check()
             if self._progress is not None:
                 self._progress(Progress(self._name, instant, self._total_seconds))
         counts = agents.counts if agents is not None else AgentCounts()
@@ -155,29 +157,29 @@ class _Variant:
         policy = self._experiment.policy_of(self._options)
         if policy is None:
             return None
-        world = self._world
+        cluster = self._cluster
         names = [host.name for host in self._hosts]
         agents = SimulatedAgents(
-            world.admin, world.informers, self._clock, child(self._random), self._cpu, names, policy
+            cluster.admin, cluster.informers, self._clock, child(self._random), self._cpu, names, policy
         )
-        world.run_beside("agents", agents.run())
+        cluster.run_beside("agents", agents.run())
         return agents
 
     async def _submit(self, waiting: list[Submission], begin: float, until: float) -> None:
         while waiting and waiting[-1].at < until:
             one = waiting.pop()
             await self._sleep_until(begin + one.at)
-            await self._world.admin.create(catalog.TFJOB, training_job(one, gang=self._options.gang), NAMESPACE)
+            await self._cluster.admin.create(catalog.TFJOB, training_job(one, gang=self._options.gang), NAMESPACE)
 
     async def _give_up(self) -> None:
-        """Delete the trainings that have not begun for too long, as people do."""
+        """Delete the trainings that have not begun after `Arrivals.give_up_minutes`, as their users would."""
         longest = self._experiment.arrivals.give_up_minutes * 60
         now = self._clock.now()
         for run in self._recorder.runs() if longest else ():
             if run.started is None and run.ended is None and now - run.submitted >= longest:
                 self._given_up += now >= self._since
                 with contextlib.suppress(NotFound):
-                    await self._world.admin.delete(catalog.TFJOB, run.job, NAMESPACE)
+                    await self._cluster.admin.delete(catalog.TFJOB, run.job, NAMESPACE)
 
     async def _sleep_until(self, instant: float) -> None:
         left = instant - self._clock.monotonic()
@@ -224,7 +226,7 @@ def _difference(after: WorkloadCounts, before: WorkloadCounts | None) -> Workloa
 
 
 def _series(hosts: Sequence[Host]) -> list[float]:
-    """Return the use of all nodes together, in steps of five minutes."""
+    """Return the CPU utilisation of all nodes together, in steps of five minutes."""
     by_time: dict[float, tuple[float, float]] = {}
     for host in hosts:
         used, cores = by_time.get(host.ts, (0.0, 0.0))

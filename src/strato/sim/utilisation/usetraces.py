@@ -1,4 +1,4 @@
-"""Recorded CPU use from a file: series of samples, as virtual machines or containers left them.
+"""Reads recorded CPU usage of virtual machines or containers from a file: series of samples.
 
 A CSV with a header, compressed with gzip or not. Columns: ``series`` or ``id`` (one series where there is none),
 ``seconds`` or ``timestamp`` (of the sample, increasing within a series), ``cores`` or ``cpu_usage``. A sample holds
@@ -31,15 +31,15 @@ _MOST_BYTES: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceOptions:
-    """A trace of an experiment."""
+    """A trace of CPU usage that an experiment names."""
 
     file: str = ""
-    """Beside the experiment's file, or absolute. Required."""
+    """Path of the file, relative to the experiment's file or absolute. Required."""
     per_core: float = 1.0
     """Units of the column of use that are one core, such as 2926 for MHz of a processor with 2.926 GHz."""
 
     def problems(self) -> list[tuple[str, str]]:
-        """Return what is out of range."""
+        """Return field and problem of each value out of range."""
         return list(between(self, {"per_core": (1e-9, 1e12)}))
 
 
@@ -48,7 +48,7 @@ def read_use_trace(folder: Path, options: TraceOptions) -> dict[str, Samples]:
 
     Raises:
         UsageError: The file is missing or cannot be read.
-        InvalidInput: What is wrong in it, by line.
+        InvalidInput: The file has problems; they are listed with their lines.
     """
     if not options.file:
         raise UsageError("is missing; name a CSV file with columns series, seconds and cores")
@@ -62,7 +62,7 @@ def parse_use_trace(text: str, per_core: float = 1.0) -> dict[str, Samples]:
     """Return the series of a trace's text by name; each begins at its own first sample.
 
     Raises:
-        InvalidInput: What is wrong in it, by line; no more than a hundred problems.
+        InvalidInput: The text has problems; the first hundred are listed with their lines.
     """
     try:
         lines = list(csv.reader(io.StringIO(text)))
@@ -104,7 +104,7 @@ def _take(
     found: dict[str, tuple[list[float], list[float]]],
     where: str,
 ) -> list[Problem]:
-    """Add a line to its series; return what is wrong with it."""
+    """Add a line to its series; return the problems of the line."""
     problems = []
     at, cores = _number(row[columns["seconds"]]), _number(row[columns["cores"]]) / per_core
     if math.isnan(at):

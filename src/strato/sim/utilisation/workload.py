@@ -1,4 +1,4 @@
-"""What an experiment submits: services, and trainings as TFJobs at drawn instants. Pure."""
+"""Makes the objects that an experiment submits: pods of services, and trainings as TFJobs at random instants. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAMESPACE: Final = "default"
 _DAY_SECONDS: Final = 86400.0
 _REPLICA_TYPES: Final = {"chief": "Chief", "ps": "PS", "worker": "Worker", "evaluator": "Evaluator"}
 _KEPT_SECONDS: Final = 300
-"""Ended jobs are kept for so long, so that a long experiment does not hold all of them."""
+"""Time after which ended jobs are deleted, so that a long experiment does not hold all of them in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +29,15 @@ class Submission:
     """One training."""
 
     at: float
-    """Seconds after the start."""
+    """When it is submitted, seconds after the start."""
     name: str
     kind: Kind
     run_seconds: float
-    """With all the CPU that it wants."""
+    """Run time with all the CPU that its pods demand."""
 
 
 def draw_trainings(kinds: Sequence[Kind], arrivals: Arrivals, seconds: float, random: Random) -> list[Submission]:
-    """Return the trainings of so many seconds from midnight on, by instant: always the same number in a day."""
+    """Draw the trainings of so many seconds from midnight on, ordered by instant; their number is not random."""
     if not kinds:
         return []
     count = round(arrivals.per_day * seconds / _DAY_SECONDS)
@@ -51,7 +51,7 @@ def draw_trainings(kinds: Sequence[Kind], arrivals: Arrivals, seconds: float, ra
 
 
 def _instant(arrivals: Arrivals, seconds: float, random: Random) -> float:
-    """Draw an instant by the day's rate; what is above it is drawn again."""
+    """Draw an instant in proportion to the rate of the hour, by rejection sampling."""
     while True:
         at = random.uniform(0, seconds)
         angle = 2 * math.pi * (at / 3600 - arrivals.peak_hour) / 24
@@ -74,7 +74,7 @@ def priority_classes(experiment: Experiment) -> list[Json]:
 
 
 def service_pods(service: Service) -> list[Json]:
-    """Return the pods of a service; each runs until the end."""
+    """Return the pods of a service, which run until the end of the experiment."""
     return [
         {
             "apiVersion": "v1",
@@ -92,7 +92,7 @@ def service_pods(service: Service) -> list[Json]:
 
 
 def training_job(one: Submission, *, gang: bool) -> Json:
-    """Return a training's TFJob. Without ``gang`` its pods are placed one by one, and still wait for each other."""
+    """Return a training's TFJob. Without ``gang`` its pods are placed one by one, but work only once all run."""
     kind = one.kind
     policy: Json = {"priorityClass": _priority_name(kind.priority)}
     if not gang:

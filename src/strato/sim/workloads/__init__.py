@@ -1,1 +1,1 @@
-"""Workloads: what jobs are, models that make them, and how they are scaled. Reading them from files is `sim.traces`."""
+"""Workloads: their jobs (`jobs`), models that generate them (`lublin`, `fitted`), `scale`. `sim.traces` reads files."""

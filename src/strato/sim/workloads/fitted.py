@@ -1,11 +1,12 @@
-"""A workload like a trace: its cycle of days and weeks, its bursts, its users, their sizes and run times.
+"""`fit`: generates a workload like a trace: with its daily or weekly cycle, bursts, users, sizes and run times.
 
-Arrivals: the trace's submissions per hour of the week (of the day, in traces of less than two weeks) give a rate; in
-the time that this rate makes uniform the gaps between submissions are those of the trace, drawn with replacement. So
-the cycle and the burstiness are the trace's, the order of gaps is not. Jobs: a user is drawn by how many jobs they
-submitted, then one of their jobs, which gives everything but the run time. Run times: drawn from the quantiles of the
-jobs of that user and size class (pods by powers of two), of the class when the user has fewer than 20 in it; between
-quantiles logarithms are interpolated, so that run times come out which the trace does not have.
+Arrivals: the trace's submissions per hour of the week (of the day, in traces of less than two weeks) give a rate. Time
+is transformed so that this rate becomes constant; in the transformed time the gaps between submissions are drawn from
+those of the trace, with replacement. So cycle and burstiness are the trace's, but the order of gaps is not. Jobs: a
+user is drawn in proportion to the number of their jobs, then one of their jobs, which gives everything but the run
+time. Run times: drawn from the quantiles of the user's jobs in that size class (pods by powers of two), or of all jobs
+in the class if the user has fewer than 20 there. Logarithms are interpolated between quantiles, so there are run times
+that the trace does not have.
 """
 
 from __future__ import annotations
@@ -25,22 +26,22 @@ from strato.sim.workloads.jobs import Trace, TraceJob, from_zero
 _HOUR: Final = 3600.0
 _DAY_HOURS, _WEEK_HOURS = 24, 168
 _FEWEST: Final = 20
-"""Jobs of a user and size class of which the quantiles mean something."""
+"""Fewest jobs of a user in a size class from which quantiles are taken."""
 _QUANTILES: Final = np.linspace(0.0, 1.0, 101)
 _LEAST_RATE: Final = 0.02
-"""Of an hour in which nothing was submitted, as a share of the mean: else no arrival could pass it."""
+"""Least rate of an hour, as a share of the mean: with a rate of 0 the transformed time would not pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitOptions:
-    """What is drawn from a fitted trace."""
+    """The workload to draw."""
 
     jobs: int = 0
-    """0 is as many as the trace has."""
+    """Number of jobs; 0 is as many as the trace has."""
     users: int = 0
-    """0 is as many as the trace has; more are copies of these, fewer are the most active."""
+    """Number of users; 0 is as many as the trace has. Fewer are the most active ones, further ones are copies."""
     rate: float = 1.0
-    """How many times as fast jobs come."""
+    """Factor by which arrivals are faster than in the trace."""
     seed: int = 0
 
 
@@ -66,7 +67,7 @@ def fit(trace: Trace, options: FitOptions) -> Trace:
 
 
 def cycle_of(submit: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the rate of each hour of the week or the day, as a multiple of the mean; one number for short traces."""
+    """Return the rate of each hour of the week or the day, as a multiple of the mean; a single 1 for short traces."""
     span_hours = (submit.max() - submit.min()) / _HOUR
     hours = _WEEK_HOURS if span_hours >= 2 * _WEEK_HOURS else _DAY_HOURS if span_hours >= 2 * _DAY_HOURS else 1
     if hours == 1:
@@ -80,7 +81,7 @@ def cycle_of(submit: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def arrivals(submit: NDArray[np.float64], count: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Draw instants with the cycle and the gaps of those given."""
+    """Draw instants with the cycle and the gaps of given ones."""
     cycle = cycle_of(submit)
     cumulated = np.concatenate([[0.0], np.cumsum(cycle)])
     gaps = np.diff(_to_uniform(np.sort(submit) / _HOUR, cumulated))
@@ -103,7 +104,7 @@ def _from_uniform(points: NDArray[np.float64], cumulated: NDArray[np.float64]) -
 
 
 class _Users:
-    """Draws who submits and which of their jobs is the model."""
+    """Draws the user of a job, and the job of the trace after which it is modelled."""
 
     def __init__(self, jobs: Sequence[TraceJob], wanted: int, rng: np.random.Generator) -> None:
         by_user: dict[str, list[TraceJob]] = defaultdict(list)
@@ -155,7 +156,10 @@ def size_class(job: TraceJob) -> int:
 
 
 def _like(model: TraceJob, name: str, user: str, submit: float, run: float) -> TraceJob:
-    """Return a job like its model with another run time: as much slack, the same estimate where it is long enough."""
+    """Return a job like its model with another run time: with equal slack before its deadline, and an equal estimate.
+
+    An estimate shorter than the run time is raised to it.
+    """
     slack = None
     if model.deadline_seconds is not None:
         slack = max(0.0, model.deadline_seconds - model.submit_seconds - model.run_seconds)

@@ -1,4 +1,4 @@
-"""What a workload is: jobs with their instants and sizes, whether read from a trace or drawn from a model."""
+"""`Trace` and `TraceJob`: a workload as jobs with instants and sizes, read from a trace or drawn from a model."""
 
 from __future__ import annotations
 
@@ -16,58 +16,58 @@ class TraceJob:
     """One job of a trace: ``replicas`` equal pods that start together."""
 
     name: str
-    """Valid as the name of a Kubernetes object, different from all others."""
+    """Its name, valid for a Kubernetes object and unique in the trace."""
     submit_seconds: float
-    """After the start of the trace."""
+    """When it is submitted, after the start of the trace."""
     run_seconds: float
     """How long each pod runs, ≥ 0."""
     replicas: int = 1
     requests: Mapping[str, str] = field(default_factory=dict)
-    """Of each pod, as Kubernetes quantities."""
+    """Requests of each pod, as Kubernetes quantities."""
     queue: str = ""
-    """Empty is the default queue."""
+    """Name of its queue; empty is the default queue."""
     priority: int = 0
-    """Higher goes first."""
+    """Jobs of higher priority go first."""
     estimate_seconds: float | None = None
-    """The user's estimate, where the trace has one."""
+    """The user's estimate of the run time, if the trace has one."""
     min_replicas: int | None = None
-    """Pods without which it does not start; None is all. Fewer than ``replicas``: it is elastic between them."""
+    """Least number of pods with which it starts; None is all. With fewer than ``replicas`` the job is elastic."""
     user: str = ""
-    """Who submitted it, as the trace calls them; the tenant where queues say nothing."""
+    """The trace's name for the user who submitted it; reports take users as tenants."""
     application: str = ""
-    """What runs, as the trace calls it: its executable, model or job type; performance models look it up."""
+    """The trace's name for what runs (executable, model, job type), by which performance models know the job."""
     after: tuple[str, ...] = ()
-    """Names of jobs that must have ended well before it is submitted; its submission then counts from there."""
+    """Names of jobs that must have succeeded before it is submitted; it waits from the end of the last of them on."""
     deadline_seconds: float | None = None
     """When it should have ended, after the start of the trace."""
     node_selector: Mapping[str, str] = field(default_factory=dict)
     """Labels that its nodes must have."""
     annotations: Mapping[str, str] = field(default_factory=dict)
-    """Of its pods: shares of devices and the like."""
+    """Annotations of its pods, for example for shares of devices."""
     waited_seconds: float | None = None
     """How long it waited in the system that the trace was recorded on."""
 
     @property
     def members(self) -> int:
-        """Pods that it needs to start."""
+        """Number of pods that it needs to start."""
         return self.replicas if self.min_replicas is None else self.min_replicas
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A whole trace, by submission."""
+    """The jobs of a trace, in the order of submission, and what is known of the trace."""
 
     jobs: tuple[TraceJob, ...]
     skipped: int = 0
-    """Entries of a log that never ran (cancelled in the queue, no run time or processors recorded)."""
+    """Number of entries that are no jobs here: they never ran (were cancelled, say) or cannot be read."""
     nodes: tuple[NodeShape, ...] = ()
-    """The machines it was recorded on, where its publisher names them."""
+    """The machines that it was recorded on, if its publisher names them."""
     format: str = ""
-    """Of the file that it was read from, or the model that made it."""
+    """Name of the format of its file, or of the model that generated it."""
     reasons: Mapping[str, int] = field(default_factory=dict)
-    """Why entries were skipped, and how many for each reason."""
+    """Reason → number of entries skipped for it."""
     problems: tuple[Problem, ...] = ()
-    """The first lines that could not be read and what is odd about each; they are among the skipped."""
+    """The problems of the first lines that cannot be read; these lines are counted in ``skipped``."""
 
 
 _FIELDS: Final = tuple(one.name for one in fields(TraceJob))
@@ -75,7 +75,7 @@ _values: Final = attrgetter(*_FIELDS)
 
 
 def from_zero(jobs: Sequence[TraceJob]) -> tuple[TraceJob, ...]:
-    """Return jobs by submission, moved so that the first is submitted at zero."""
+    """Return jobs in the order of submission, with times moved so that the first is submitted at zero."""
     if not jobs:
         return ()
     first = min(job.submit_seconds for job in jobs)
@@ -85,7 +85,7 @@ def from_zero(jobs: Sequence[TraceJob]) -> tuple[TraceJob, ...]:
 def _earlier(job: TraceJob, seconds: float) -> TraceJob:
     if seconds == 0:
         return job
-    values = dict(zip(_FIELDS, _values(job), strict=True))  # half the time of `replace`, which asks one by one
+    values = dict(zip(_FIELDS, _values(job), strict=True))  # takes half the time of `dataclasses.replace`
     values["submit_seconds"] -= seconds
     if job.deadline_seconds is not None:
         values["deadline_seconds"] -= seconds
@@ -97,7 +97,7 @@ def _submission(job: TraceJob) -> float:
 
 
 def only_known(jobs: Sequence[TraceJob]) -> tuple[TraceJob, ...]:
-    """Return jobs that wait for one another only, not for jobs that are not among them."""
+    """Return jobs without dependencies on jobs that are not among them."""
     known = {job.name for job in jobs} if any(job.after for job in jobs) else set()
     return tuple(
         job
@@ -107,8 +107,8 @@ def only_known(jobs: Sequence[TraceJob]) -> tuple[TraceJob, ...]:
     )
 
 
-def in_circles(jobs: Sequence[TraceJob]) -> set[str]:
-    """Return the names of jobs that wait for themselves through others, or for one that does."""
+def in_cycles(jobs: Sequence[TraceJob]) -> set[str]:
+    """Return the names of jobs that are on a cycle of dependencies, or depend on a job that is."""
     waits = {job.name: len(job.after) for job in jobs if job.after}
     followers: dict[str, list[str]] = {}
     for job in jobs:

@@ -28,14 +28,14 @@ from strato.sim.workloads.jobs import Trace, TraceJob, from_zero
 _BUCKETS: Final = 48
 _BUCKET_SECONDS: Final = 1800.0
 _DAY_START: Final = 11
-"""Bucket, counted from one, with which the day of the arrivals begins."""
+"""Half hour of the day, counted from one, with which the model's day of arrivals begins."""
 _LONGEST_RUN_LOG: Final = 12.0
 _LONGEST_GAP_LOG: Final = 13.0
 _PUBLISHED_HIGH: Final = 7.0
 """Logarithm of the 128 nodes of the published parameters."""
 _MOST_DRAWS: Final = 100
 _LOAD_STEPS: Final = 8
-"""Corrections until a load is reached: it falls almost as the gaps grow."""
+"""Corrections of the gaps until a load is reached; few suffice, as load is almost proportional to 1 / gap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,22 +123,22 @@ ALL: Final = JobClass(
     arar=1.0225,
 )  # fmt: skip -- a table
 KINDS: Final = {"typed": (BATCH, INTERACTIVE), "batch": (BATCH,), "interactive": (INTERACTIVE,), "all": (ALL,)}
-"""What ``kind`` of a workload may be → the kinds of jobs it is made of."""
+"""Value of the parameter ``kind`` → the kinds of jobs in the workload."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LublinOptions:
-    """One workload."""
+    """The parameters of a workload."""
 
     jobs: int = 10_000
     nodes: int = 128
-    """Of the machine; the widest job asks for all of them."""
+    """Number of nodes of the machine; the widest job requests all of them."""
     load: float = 0.0
-    """Offered load in [0.01, 10] that the arrivals are stretched or compressed to; 0 leaves them as drawn."""
+    """Offered load in [0.01, 10], reached by stretching or compressing the arrivals; 0 leaves them as drawn."""
     kind: str = "typed"
     """``typed`` is batch and interactive jobs, each with its own parameters; ``all`` those of both together."""
     cpus: int = 1
-    """That a pod asks for, and a node has."""
+    """CPUs that a pod requests and a node has."""
     start_hour: int = 0
     """Hour of the day at which the workload begins."""
     users: int = 1
@@ -148,7 +148,7 @@ class LublinOptions:
 def make(options: LublinOptions) -> Trace:
     """Draw a workload.
 
-    A load is reached by stretching the gaps before the daily cycle is applied to them, so that days stay days.
+    To reach a load, the gaps are stretched before the daily cycle is applied to them, so that a day keeps its length.
     """
     rng = np.random.default_rng(options.seed)
     streams = [_Stream(kind, options, rng) for kind in KINDS[options.kind]]
@@ -167,7 +167,7 @@ def make(options: LublinOptions) -> Trace:
 
 
 class _Stream:
-    """What was drawn of one kind of jobs."""
+    """Sizes, run times and gaps drawn for one kind of jobs."""
 
     def __init__(self, kind: JobClass, options: LublinOptions, rng: np.random.Generator) -> None:
         fitted = scaled(kind, options.nodes)
@@ -177,7 +177,7 @@ class _Stream:
         self.gaps = gaps(fitted, options.jobs, rng)
 
     def job(self, row: int, at: float, number: int, user: str, options: LublinOptions) -> TraceJob:
-        """Return one job."""
+        """Return the job of a row."""
         return TraceJob(
             name=f"job-{number}",
             submit_seconds=at,
@@ -190,11 +190,11 @@ class _Stream:
 
 
 _Rows = list[tuple[int, int]]
-"""Stream and row of each job."""
+"""For each job the number of its stream and its row there."""
 
 
 def _merged(streams: Sequence[_Stream], stretch: float, options: LublinOptions) -> tuple[NDArray[np.float64], _Rows]:
-    """Return the instants of the first jobs of all streams, and which jobs these are."""
+    """Merge the streams by time; return the instants and rows of the first ``options.jobs`` jobs."""
     instants = [instants_of(stream.kind, stream.gaps * stretch, options.start_hour) for stream in streams]
     comes = np.concatenate(instants)
     order = np.argsort(comes, kind="stable")[: options.jobs]
@@ -207,14 +207,14 @@ def _load(streams: Sequence[_Stream], comes: NDArray[np.float64], rows: _Rows, o
 
 
 def scaled(kind: JobClass, nodes: int) -> JobClass:
-    """Return the parameters for a machine of another size: the upper stages move with its logarithm."""
+    """Return the parameters for a machine of another size: ``medium`` and ``high`` are shifted by its logarithm."""
     shift = math.log2(nodes) - _PUBLISHED_HIGH
     high = max(kind.low, kind.high + shift)
     return replace(kind, high=high, medium=min(high, max(kind.low, kind.medium + shift)))
 
 
 def sizes(kind: JobClass, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draw the nodes of jobs."""
+    """Draw the numbers of nodes of jobs."""
     draw = rng.random(count)
     is_low = rng.random(count) <= kind.prob
     logs = np.where(is_low, rng.uniform(kind.low, kind.medium, count), rng.uniform(kind.medium, kind.high, count))
@@ -231,14 +231,14 @@ def run_times(kind: JobClass, nodes: NDArray[np.int64], rng: np.random.Generator
 
 
 def gaps(kind: JobClass, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Draw the gaps between jobs, in points."""
+    """Draw the gaps between jobs, in the model's points."""
     shape, scale = np.full(count, kind.aarr * kind.arar), np.full(count, kind.barr)
     drawn: NDArray[np.float64] = np.exp(_gamma_below(shape, scale, _LONGEST_GAP_LOG, rng)) / _BUCKET_SECONDS
     return drawn
 
 
 def instants_of(kind: JobClass, points: NDArray[np.float64], start_hour: int) -> NDArray[np.float64]:
-    """Return when jobs come whose gaps are so many points, in seconds after the start."""
+    """Return when jobs arrive, in seconds after the start, from the gaps between them in points."""
     costs = weights(kind)
     first = start_hour * _BUCKETS // 24
     cumulated = np.concatenate([[0.0], np.cumsum(np.roll(costs, -first))])
@@ -248,7 +248,7 @@ def instants_of(kind: JobClass, points: NDArray[np.float64], start_hour: int) ->
 
 
 def weights(kind: JobClass) -> NDArray[np.float64]:
-    """Return the points that each half hour of the day costs, from midnight on; on average one."""
+    """Return how many points each half hour of the day has, from midnight on; the mean is one."""
     found = np.zeros(_BUCKETS)
     for number in range(_DAY_START, _DAY_START + _BUCKETS):
         upper, lower = ((number + half) / kind.bnum for half in (0.5, -0.5))
@@ -258,7 +258,7 @@ def weights(kind: JobClass) -> NDArray[np.float64]:
 
 
 def gamma_cdf(x: float, shape: float) -> float:
-    """Return P(shape, x), the distribution of Gamma(shape, 1), by its series; for x below some 100."""
+    """Return P(shape, x), the distribution function of Gamma(shape, 1), by its series; for x up to about 100."""
     term = total = 1.0 / shape
     denominator = shape
     while term > total * 1e-15:
@@ -271,7 +271,7 @@ def gamma_cdf(x: float, shape: float) -> float:
 def _gamma_below(
     shape: NDArray[np.float64], scale: NDArray[np.float64], most: float, rng: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Draw from gamma distributions, again where a value is above the limit."""
+    """Draw from gamma distributions; values above the limit are drawn again."""
     drawn = rng.gamma(shape, scale)
     for _ in range(_MOST_DRAWS):
         above = np.flatnonzero(drawn > most)
@@ -282,7 +282,7 @@ def _gamma_below(
 
 
 def _users(count: int, users: int, rng: np.random.Generator) -> list[str]:
-    """Draw who submits each job: the k-th most active user 1/k as often as the first."""
+    """Draw the user of each job: the k-th most active user has 1/k as many jobs as the first."""
     if users <= 1:
         return [""] * count
     shares = 1.0 / np.arange(1, users + 1)

@@ -1,4 +1,4 @@
-"""Larger and smaller workloads of one that is there: faster or slower arrivals, longer jobs, more users."""
+"""`scale`: makes a larger or smaller workload from another: faster or slower arrivals, longer jobs, more users."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from strato.errors import UsageError
 from strato.sim.workloads.jobs import Trace, TraceJob, from_zero, only_known
 
 _COPY_JITTER_SECONDS: Final = 600.0
-"""Copies of a job come within ten minutes of it, so that they are no gang."""
+"""Copies of a job are submitted within ten minutes after it, not at the same instant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,18 +20,18 @@ class ScaleOptions:
     """How a workload is scaled."""
 
     rate: float = 1.0
-    """How many times as fast jobs come: 2 halves the time between submissions."""
+    """Factor by which arrivals are faster: 2 halves the time between submissions."""
     run: float = 1.0
-    """Factor of run times, estimates and what deadlines leave."""
+    """Factor of run times, estimates, and the times from submission to deadline."""
     copies: int = 1
-    """Each job so many times, each time of users of their own."""
+    """How often each job is submitted, each time by another user."""
     jobs: int = 0
-    """Only the first so many; 0 is all."""
+    """Number of jobs to keep, the first ones; 0 is all."""
     seed: int = 0
 
 
 def scale(trace: Trace, options: ScaleOptions) -> Trace:
-    """Return a trace scaled."""
+    """Return a scaled trace."""
     rng = np.random.default_rng(options.seed)
     jobs: list[TraceJob] = []
     for number in range(options.copies):
@@ -46,10 +46,10 @@ def to_load(trace: Trace, load: float, resource: str, capacity: float) -> Trace:
     """Stretch or compress the arrivals of a trace so that it offers a load.
 
     Args:
-        trace: With jobs that do not all come at once.
-        load: Work of all jobs divided by capacity and by the time from the first submission to the last.
-        resource: Of which.
-        capacity: Of all machines, in cores or units.
+        trace: A trace whose jobs are not all submitted at the same instant.
+        load: The offered load: work of all jobs divided by capacity and by the time from first to last submission.
+        resource: The resource of the load.
+        capacity: Capacity of all machines in that resource, in cores or units.
 
     Raises:
         UsageError: The load cannot be reached.
@@ -69,7 +69,7 @@ def _amount(job: TraceJob, resource: str) -> float:
 
 
 def _copy(job: TraceJob, number: int, late_seconds: float) -> TraceJob:
-    """Return a copy of a job, of another user, somewhat later."""
+    """Return the ``number``-th copy of a job, with a user of its own and somewhat later; 0 is the job itself."""
     if not number:
         return job
     end = f"-c{number}"

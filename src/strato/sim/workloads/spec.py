@@ -1,6 +1,4 @@
-"""Workloads as written on a command line: ``lublin:jobs=10000,nodes=128,load=0.9``, ``fit:FILE,jobs=1000``,
-``scale:…``.
-"""
+"""Generates workloads from texts: ``lublin:jobs=10000,nodes=128,load=0.9``, ``fit:FILE,jobs=1000``, ``scale:…``."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ _OPTIONS: Final[Mapping[str, type]] = {
 }
 
 _LONGEST = 8192
-"""Characters of a workload, its file's path among them."""
+"""Most characters of such a text, with the path of its file."""
 
 
 def is_model(text: str) -> bool:
@@ -45,15 +43,15 @@ def is_model(text: str) -> bool:
 
 
 def make(text: str, read: Callable[[str], Trace]) -> Trace:
-    """Make the workload that a text describes.
+    """Generate the workload that a text describes.
 
     Args:
-        text: One for which `is_model` holds.
-        read: Reads the file of a model that is fitted to one, or scales one.
+        text: A text for which `is_model` is True.
+        read: Reads the trace that a model is fitted to or scales.
 
     Raises:
-        InvalidInput: What is wrong with which parameter.
-        UsageError: The file cannot be read.
+        InvalidInput: Parameters have problems; all are listed.
+        UsageError: The trace cannot be read.
     """
     if len(text) > _LONGEST:
         raise InvalidInput("the workload", [Problem(f"{text[:40]}…", f"has more than {_LONGEST} characters")])
@@ -70,7 +68,7 @@ def make(text: str, read: Callable[[str], Trace]) -> Trace:
 
 
 def _split(model: str, rest: str) -> tuple[str | None, list[str]]:
-    """Return the file, of models that have one, and the parameters."""
+    """Return the file (None for models without one) and the parameters."""
     parts = rest.split(",")
     if model == "lublin":
         return None, [part for part in parts if part.strip()]
