@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
+
 from strato.api.core import Pod, PodStatus
 from strato.client.cluster import Created
 from strato.controllers.job import terms
@@ -25,47 +27,28 @@ _NO_NAMES: Final[dict[str, None]] = {}
 _NO_PODS = dict.fromkeys((*COUNTED_PHASES, UNKNOWN_PHASE), 0)
 
 
-class PodState:
-    """The values of one pod that matter to its job."""
+class PodState(msgspec.Struct, eq=False, gc=False):
+    """The values of one pod that matter to its job. It has no references, so that garbage collection may pass it over."""
 
-    __slots__ = (
-        "exit_code",
-        "index",
-        "job_uid",
-        "job_version",
-        "name",
-        "out_of_sync",
-        "partition",
-        "phase",
-        "ready",
-        "restarts",
-        "revision",
-        "task",
-        "terminating",
-        "timed_out",
-        "uid",
-    )
-
-    def __init__(self, name: str, task: str, index: int) -> None:
-        self.name = name
-        self.task = task
-        self.index = index
-        """Its replica index; -1 when the name has none."""
-        self.uid = ""
-        self.revision = 0
-        """Resource version of this state; a record refuses states with an older one."""
-        self.phase = "Pending"
-        self.terminating = False
-        self.out_of_sync = False
-        self.partition = ""
-        self.restarts = 0
-        self.ready = False
-        """Succeeded, or Running with every container ready."""
-        self.timed_out = False
-        """Failed because it was active longer than its deadline."""
-        self.exit_code = 0
-        self.job_uid = ""
-        self.job_version = 0
+    name: str
+    task: str
+    index: int
+    """Its replica index; -1 when the name has none."""
+    uid: str = ""
+    revision: int = 0
+    """Resource version of this state; a record refuses states with an older one."""
+    phase: str = "Pending"
+    terminating: bool = False
+    out_of_sync: bool = False
+    partition: str = ""
+    restarts: int = 0
+    ready: bool = False
+    """Succeeded, or Running with every container ready."""
+    timed_out: bool = False
+    """Failed because it was active longer than its deadline."""
+    exit_code: int = 0
+    job_uid: str = ""
+    job_version: int = 0
 
     @classmethod
     def created(
