@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 import time
@@ -30,9 +31,16 @@ CAMPAIGNS: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 def main() -> int:
     """Return 1 when a campaign found something."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    names = [name for name, _ in CAMPAIGNS]
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"campaigns; all by default: {', '.join(names)}")
+    wanted = parser.parse_args().names or names
+    if unknown := sorted({*wanted} - {*names}):
+        parser.error(f"no campaign is called {', '.join(unknown)}")
+    campaigns = [(name, arguments) for name, arguments in CAMPAIGNS if name in wanted]
     results = []
-    for number, (name, arguments) in enumerate(CAMPAIGNS, 1):
-        print(f"\n[{number}/{len(CAMPAIGNS)}] {name} {' '.join(arguments)}", flush=True)
+    for number, (name, arguments) in enumerate(campaigns, 1):
+        print(f"\n[{number}/{len(campaigns)}] {name} {' '.join(arguments)}", flush=True)
         begun = time.monotonic()
         code = subprocess.run([sys.executable, "-m", f"tests.attack.{name}", *arguments], check=False).returncode
         results.append((name, code, time.monotonic() - begun))

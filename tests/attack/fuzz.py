@@ -307,8 +307,7 @@ class Fuzzer:
         if self.rng.random() < 0.5:
             data = self.mutator.broken(data)
         self.wire.close()
-        # what is unfinished would be waited for: the end of the connection is the end of the request
-        return data + b"\r\n\r\n" * 3 + b"x" * 100 + b"\r\n\r\n", repr(data)
+        return finished(data), repr(data)
 
     def _reason(self) -> str:
         """Return the last exception in the server's log and where it arose."""
@@ -317,6 +316,16 @@ class Fuzzer:
         places = re.findall(r'File "[^"]*/strato/([^"]+)", line (\d+)', new)
         errors = re.findall(r"^(\w+(?:\.\w+)*(?:Error|Exception|Interrupt)\b[^\n]{0,80})", new, re.MULTILINE)
         return f"{errors[-1] if errors else '?'} at {':'.join(places[-1]) if places else '?'}"
+
+
+def finished(data: bytes) -> bytes:
+    """Return what is hardly HTTP with an end, as a server rightly waits for the rest of a request."""
+    length = _CONTENT_LENGTH.search(data)
+    body = int(length[1]) if length is not None and len(length[1]) < 8 else 0
+    return data + b"\r\n\r\n" * 3 + b"x" * max(100, body) + b"\r\n\r\n"
+
+
+_CONTENT_LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
 
 def _golden() -> tuple[dict[str, list[Json]], dict[str, bytes]]:
