@@ -1,5 +1,5 @@
-"""Utilisation of a node: one process per node measures it, and gives CPU to whoever needs it first.
+"""The node agent: a process per node that measures utilisation and moves CPU time between containers.
 
-`decisions` says what should change (pure functions), `handlers` ask it, `sampling` reads the kernel's files,
-`koordinator` holds that system's rules as alternatives, and what is left here carries the decisions out.
+`decisions` are pure functions that decide on changes, `handlers` call them with the policy's options, `sampling` reads
+the kernel's files, `koordinator` has Koordinator's rules as alternatives; the modules here carry the decisions out.
 """

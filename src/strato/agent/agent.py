@@ -1,6 +1,6 @@
-"""The agent of one node: samples every second, decides every few, and carries out what was decided.
+"""The agent of one node: it samples every second, decides every few seconds, and carries out the decisions.
 
-All state that must outlive it is in the pods' annotations and in the kernel; another agent continues from there.
+State that must survive a restart is in the pods' annotations and in the kernel, from which the next agent continues.
 """
 
 from __future__ import annotations
@@ -41,50 +41,50 @@ _log = logging.getLogger(__name__)
 
 CONFIGMAP: Final = "strato-agent"
 NAMESPACE: Final = "volcano-system"
-"""Where the ConfigMap is, unless it is put elsewhere."""
+"""Default namespace of the ConfigMap."""
 SUPPRESSION_CONDITION: Final = "CPUSuppression"
 _NODE_NORMAL: Final = ("HotspotCleared",)
-"""Reasons of events on the node that are no warnings."""
+"""Reasons of events on the node of type Normal; all others are warnings."""
 
 
 def lease_of(node: str) -> str:
-    """Return the name of the lease that one agent of a node holds."""
+    """Return the name of the lease of a node's agent."""
     return f"strato-agent-{node}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentOptions:
-    """What one agent is told."""
+    """Options of one agent."""
 
     node: str
-    """Name of its node."""
+    """Name of the agent's node."""
     namespace: str
-    """Of the ConfigMap and the lease."""
+    """Namespace of the ConfigMap and the lease."""
     cpus: float
     """Logical CPUs of the host, without overcommitment."""
     proc: str = "/proc"
     sys: str = "/sys"
     handlers_dir: Path | None = None
-    """Of files with handlers."""
+    """Directory of Python files with handlers."""
     static_cpus: bool = False
-    """Whether the kubelet gives whole CPUs to some (``--cpu-manager-policy=static``)."""
+    """Whether the kubelet gives some containers exclusive CPUs (``--cpu-manager-policy=static``)."""
     secret: bytes = b""
-    """Signs calls to the load balancer."""
+    """Key for signing calls to the load balancer."""
     node_selector: str = ""
-    """Nodes among which the budget of cordons counts."""
+    """Label selector of the nodes to which the budget of cordons applies."""
     colocation: ColocationOptions = DEFAULT_COLOCATION
-    """Of Volcano's agent functions."""
+    """Options of Volcano's agent functions."""
 
 
 class Agent:
-    """See the module.
+    """Measures a node, runs the policy's handlers, and carries out their actions.
 
     Args:
-        cluster: Of the node.
-        informers: Shared with others of the process, or our own.
-        layout: Knows the control groups.
-        options: Of this node.
-        metrics: Where ours are registered.
+        cluster: The node's cluster.
+        informers: May be shared with other components of the process.
+        layout: Finds the control groups of pods and containers.
+        options: Options of this agent.
+        metrics: Registry for the agent's metrics.
     """
 
     def __init__(
@@ -108,12 +108,12 @@ class Agent:
         self._events = EventRecorder(cluster, clock, "strato-agent", registry=metrics)
         self._registry = HandlerRegistry(options.handlers_dir)
         self._policy_of: tuple[str, tuple[tuple[str, str], ...]] | None = None
-        """What the policy in force, or refused last, was read from: its text and the node's labels."""
+        """Text and node labels from which the policy in force, or the one refused last, was read."""
         self.policy: Policy = read_policy("", {}, self._registry)
         self.handlers = HandlerSet(self.policy, random)
         self._quotas = QuotaWriter(cluster, layout, self._events)
         self._refused: list[Action] = []
-        """What the API has not taken, to be tried again."""
+        """Actions that the API refused, to be tried again."""
         self._best_effort = ClassQuota(layout)
         self._cordons = Cordons(cluster, clock, options.node, options.node_selector)
         self._traffic = TrafficCalls(clock, random, options.node, options.secret)
@@ -126,7 +126,7 @@ class Agent:
         self.colocation = Colocation(cluster, informers, where, options.colocation, readings, self._events, metrics)
 
     async def run(self) -> None:
-        """Sample and decide until cancelled; quotas stay as they are then."""
+        """Sample and decide until cancelled; written quotas then stay in force."""
         await self.synced()
         decided_at = self._clock.monotonic()
         colocating = asyncio.create_task(self._colocate())
@@ -140,7 +140,7 @@ class Agent:
                     decided_at = began
                 spent = self._clock.monotonic() - began
                 await self._clock.sleep(max(0.0, self.sampler.interval_seconds - spent))
-            await colocating  # it ends by an error alone
+            await colocating  # the task ends only by an error, which this raises
         finally:
             colocating.cancel()
             await asyncio.gather(colocating, return_exceptions=True)
@@ -148,23 +148,23 @@ class Agent:
             await self._events.flush()
 
     async def _colocate(self) -> None:
-        """Run Volcano's functions beside the rounds, which must not wait for their calls."""
+        """Run Volcano's functions in a task of their own, so that rounds do not wait for their API calls."""
         while True:
             await self.colocation.step(self._running.containers, self._clock.monotonic())
             await self._clock.sleep(1)
 
     async def synced(self) -> None:
-        """Wait until pods, node and policy are known."""
+        """Wait until the informers have pods, node and policy."""
         self._informers.start()
         await self._informers.wait_synced()
 
     def groups(self) -> Mapping[str, Group]:
-        """Return the control groups of the containers that run now, by key; decisions are about these."""
+        """Return the control groups of the running containers, by key; the next decision is about these."""
         self._running.update(self._pods.list())
         return self._running.groups
 
     def refresh_policy(self) -> None:
-        """Take the ConfigMap's policy if it is another one; one that is wrong is reported, and the old one stays."""
+        """Apply the ConfigMap's policy if it has changed; report an invalid one, and keep the old one in force."""
         config = self._configs.get((self.options.namespace, CONFIGMAP))
         node = self._nodes.get(("", self.options.node))
         text = config.data.get(KEY, "") if config is not None else ""
@@ -186,13 +186,13 @@ class Agent:
         _log.info("policy in force: handlers=%s", ",".join(policy.handlers))
 
     async def decide(self, since: float) -> list[Action]:
-        """Decide on what was sampled since an instant, and carry it out.
+        """Decide on the samples since an instant, and carry out the actions.
 
         Args:
-            since: Monotonic seconds.
+            since: The instant in monotonic seconds.
 
         Returns:
-            What was decided, whether or not all of it succeeded.
+            The actions decided, including those that failed.
         """
         began = self._clock.monotonic()
         await asyncio.to_thread(self.sampler.sample_slowly, began)
@@ -230,15 +230,15 @@ class Agent:
             try:
                 await self.act_on_node(action, containers)
             except ApiError as error:
-                if action.kind is ActionKind.UNCORDON:  # said once; what is still true is said each round
+                if action.kind is ActionKind.UNCORDON:  # reported once; lasting states are reported each round
                     self._refused.append(action)
                 _log.warning("not done: action=%s target=%s: %s", action.kind, action.target, error)
 
     async def act_on_node(self, action: Action, containers: Mapping[str, ContainerFacts]) -> None:
-        """Carry out an action that is not about a quota.
+        """Carry out an action other than on a quota.
 
         Raises:
-            ApiError: The API refuses it.
+            ApiError: The API refuses the action.
         """
         node = self.options.node
         if action.kind is ActionKind.EVENT:
@@ -272,7 +272,7 @@ class Agent:
         )
 
     async def _report_groups(self) -> None:
-        """Say on the node whether there are control groups by which containers can be cut at all."""
+        """Set a node condition that says whether the node has control groups in which quotas can be written."""
         has_groups = self._layout.pod("x", "") is not None
         if has_groups == self._has_groups:
             return
@@ -288,7 +288,7 @@ class Agent:
         )
 
     async def reset(self) -> int:
-        """Give every container that was cut, and the best-effort pods, their CPU back; return how many containers."""
+        """Restore the quotas of suppressed containers and of best-effort pods; return the number of containers."""
         await self.synced()
         await self._best_effort.clear()
         self.groups()

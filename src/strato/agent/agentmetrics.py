@@ -1,4 +1,4 @@
-"""What an agent counts, as ``strato_agent_*``."""
+"""The agent's metrics, ``strato_agent_*``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class AgentMetrics:
     def count_round(
         self, host: HostEvent, actions: Iterable[Action], rewrites: int, errors: int, codes: Mapping[str, int]
     ) -> None:
-        """Note a round: its host, its actions, and the counts so far."""
+        """Record a round: the host's utilisation, the actions, and the totals so far."""
         self._cpu.labels(self._node).set(host.cpu)
         self._memory.labels(self._node).set(host.memory)
         cut: dict[int, float] = dict.fromkeys(self._priorities, 0.0)
@@ -56,7 +56,7 @@ class AgentMetrics:
             self._calls.labels(code).inc(self._news(f"code {code}", count))
 
     def count_done(self, actions: Iterable[Action]) -> None:
-        """Count what succeeded."""
+        """Count actions that succeeded."""
         for action in actions:
             if action.reason == SUPPRESSED:
                 self.suppressions.inc()
@@ -64,7 +64,7 @@ class AgentMetrics:
                 self.released.inc()
 
     def _news(self, name: str, total: int) -> int:
-        """Return by how much a total has grown since it was asked for last."""
+        """Return the growth of a total since the last call."""
         grown = total - self._counted.get(name, 0)
         self._counted[name] = total
         return grown

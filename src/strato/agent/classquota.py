@@ -1,4 +1,4 @@
-"""The quota of all best-effort pods together: read every round, written where it changes, taken back when unwanted."""
+"""The quota of all best-effort pods together: read every round, written on change, removed when no handler wants it."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ _log = logging.getLogger(__name__)
 
 
 class ClassQuota:
-    """The group of the class on one node.
+    """The quota of the best-effort pods' control group on one node.
 
     Args:
-        layout: Knows it, where there is one.
+        layout: Finds the group, if the node has one.
     """
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._is_ours = False
-        """Whether a quota that we have written is in force."""
+        """Whether the quota in force was written by this agent."""
         self.milli: int | None = None
-        """As read last; None: no quota."""
+        """Millicores of the quota as read last; None without a quota."""
         self.has_group = False
 
     def read(self) -> None:
-        """Read what is in force."""
+        """Read the quota in force."""
         group = self._layout.best_effort()
         try:
             self.milli = None if group is None else read_quota(group).milli
@@ -39,7 +39,7 @@ class ClassQuota:
             self.milli, self.has_group = None, False
 
     async def apply(self, actions: Iterable[Action]) -> None:
-        """Write the least that a round wants; without a wish, take back what was written."""
+        """Write the lowest quota among a round's actions; without any, remove the quota that this agent has written."""
         wanted = [one.value for one in actions if one.kind is ActionKind.SET_CLASS_QUOTA and one.value is not None]
         if wanted:
             await self._write(int(min(wanted)))
@@ -47,7 +47,7 @@ class ClassQuota:
             await self.clear()
 
     async def clear(self) -> bool:
-        """Give the class all CPU back; return whether it was held to less."""
+        """Remove the quota of the class; return whether there was one."""
         await asyncio.to_thread(self.read)
         if self.milli is None:
             self._is_ours = self._is_ours and not self.has_group

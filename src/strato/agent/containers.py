@@ -1,4 +1,4 @@
-"""What the pods of a node say about their containers: what for, how important, which limits, and who was cut."""
+"""Facts about a node's containers from their pods: workload, priority, limits, and suppressions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ContainerFacts:
     id: str
     workload: Workload
     base_milli: int | None
-    """Its limit; None: none."""
+    """The container's CPU limit in millicores; None without one."""
     request_milli: int
     started_at: float
     is_sidecar: bool
@@ -47,16 +47,16 @@ class ContainerFacts:
 
     @property
     def key(self) -> str:
-        """Name it among the node's containers, as events do."""
+        """Unique key among the node's containers, the same as `ContainerEvent.key`."""
         return f"{self.pod.metadata.uid}/{self.name}"
 
 
 def workload_of(pod: Pod) -> Workload:
-    """Return what a pod is for: what its label says, or who owns it."""
+    """Return a pod's kind of workload, by its label or else by its owner."""
     label = (pod.metadata.labels or {}).get(WORKLOAD_LABEL, "")
     if label in tuple(Workload):
         return Workload(label)
-    if pod.metadata.label(JOBSET_NAME):  # its Job is a part of a training
+    if pod.metadata.label(JOBSET_NAME):  # the Job that owns the pod belongs to a JobSet of a training
         return Workload.TRAINING
     for owner in pod.metadata.owner_references or ():
         if owner.kind in _TRAINING_OWNERS or (owner.kind == "Job" and owner.api_version.startswith(_VOLCANO)):
@@ -67,16 +67,16 @@ def workload_of(pod: Pod) -> Workload:
 
 
 def service_of(pod: Pod) -> str:
-    """Return the name under which a load balancer may know a pod."""
+    """Return the name of a pod's service, for calls to a load balancer."""
     return (pod.metadata.labels or {}).get(_SERVICE_LABEL) or (pod.metadata.labels or {}).get("app", "")
 
 
 def facts_of(pod: Pod, *, static_cpus: bool = False) -> list[ContainerFacts]:
-    """Return the containers of a pod that run.
+    """Return the running containers of a pod.
 
     Args:
-        pod: Of this node.
-        static_cpus: Whether the node gives whole CPUs to Guaranteed containers that ask for whole ones.
+        pod: A pod of this node.
+        static_cpus: Whether the node gives exclusive CPUs to Guaranteed containers that request whole ones.
     """
     if pod.is_finished or pod.metadata.deletion_timestamp:
         return []
@@ -119,7 +119,7 @@ def _milli(container: Container, kind: str) -> int | None:
 
 
 def _batch_milli(container: Container, kind: str) -> int | None:
-    """Return what is asked of the CPU that others leave; it is counted in millicores."""
+    """Return the request or limit of batch CPU, the CPU that other pods leave unused, in millicores."""
     amounts: Mapping[str, Any] = getattr(container.resources, kind)
     try:
         return value(amounts.get(_BATCH_CPU, 0)) or None
@@ -128,7 +128,7 @@ def _batch_milli(container: Container, kind: str) -> int | None:
 
 
 def _is_best_effort(pod: Pod, qos: str) -> bool:
-    """Tell whether a pod is of Koordinator's class of best effort: its label wins over the QoS class."""
+    """Return whether a pod is of Koordinator's class BE, by its label, or without one by its QoS class."""
     return (pod.metadata.labels or {}).get(_QOS_LABEL, "BE" if qos == "BestEffort" else "") == "BE"
 
 
@@ -141,7 +141,7 @@ def _started(status: ContainerStatus) -> float:
 
 
 class _Entry(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One container in the annotation."""
+    """The annotation's entry of one container."""
 
     id: str
     origin: str = msgspec.field(name="from")
@@ -154,7 +154,7 @@ class _Entry(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 def read_annotation(annotations: Mapping[str, str]) -> dict[str, Suppression]:
-    """Return who was cut, by container; what is no such annotation says nothing."""
+    """Return the suppressions in a pod's annotation by container name; empty if it cannot be decoded."""
     entries = suppression_entries(annotations, _Entry)
     try:
         return {
@@ -175,7 +175,7 @@ def read_annotation(annotations: Mapping[str, str]) -> dict[str, Suppression]:
 
 
 def write_annotation(entries: Mapping[str, Suppression]) -> str | None:
-    """Return the annotation that says who is cut; None: nobody is, and it goes."""
+    """Return the annotation's text for suppressions; None without any, which removes the annotation."""
     if not entries:
         return None
     values = {

@@ -1,4 +1,4 @@
-"""Keeps new pods off a node whose memory is hot: within a budget, and never in a person's way."""
+"""Cordon nodes whose memory is hot, within a budget; nodes that users have cordoned are left alone."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Cordons:
     """Cordons one node and uncordons it again.
 
     Args:
-        node: Its name.
-        label_selector: Nodes among which the budget counts.
+        node: Name of the node.
+        label_selector: Selects the nodes to which the budget applies.
     """
 
     def __init__(self, cluster: Cluster, clock: Clock, node: str, label_selector: str = "") -> None:
@@ -32,7 +32,7 @@ class Cordons:
         self._label_selector = label_selector
 
     async def cordon(self) -> bool:
-        """Make the node unschedulable unless it is, or too many have been made so by agents; return whether it was."""
+        """Make the node unschedulable, unless it is or the budget is used up; return whether it was changed."""
         nodes = await self._cluster.list(catalog.NODE, label_selector=self._label_selector)
         own = next((one for one in nodes.items if one["metadata"]["name"] == self._node), None)
         if own is None or own.get("spec", {}).get("unschedulable"):
@@ -46,7 +46,7 @@ class Cordons:
         return await self._patch(own, {"spec": {"unschedulable": True}, "metadata": {"annotations": note}})
 
     async def uncordon(self) -> bool:
-        """Make the node schedulable again if it was us who changed that; return whether it was."""
+        """Make the node schedulable again if an agent had cordoned it; return whether it was changed."""
         own = await self._cluster.get(catalog.NODE, self._node)
         if not _is_ours(own):
             return False
@@ -54,7 +54,7 @@ class Cordons:
         return await self._patch(own, {"spec": {"unschedulable": None}, "metadata": {"annotations": note}})
 
     async def _patch(self, node: dict[str, Any], change: dict[str, Any]) -> bool:
-        change["metadata"]["resourceVersion"] = node["metadata"]["resourceVersion"]  # a person may be faster
+        change["metadata"]["resourceVersion"] = node["metadata"]["resourceVersion"]  # a user's change meanwhile wins
         await self._cluster.patch(catalog.NODE, self._node, "", change)
         return True
 
@@ -62,7 +62,7 @@ class Cordons:
 async def report_condition(
     cluster: Cluster, clock: Clock, node: str, type_: str, *, is_true: bool, reason: str, message: str
 ) -> None:
-    """Write one condition of a node, unless it says that already; what the API refuses is logged."""
+    """Write one condition of a node unless it is current; log a refusal by the API."""
     now = format_time(clock.now())
     status = "True" if is_true else "False"
     content = {"type": type_, "status": status, "reason": reason, "message": message}

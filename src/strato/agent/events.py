@@ -1,4 +1,4 @@
-"""What handlers are given about a host and its containers, and the actions that they may ask for."""
+"""Events about a host and its containers, which handlers get, and the actions that handlers return."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Level(StrEnum):
 
 
 class Workload(StrEnum):
-    """What a container's pod is for."""
+    """Kind of workload of a container's pod."""
 
     TRAINING = "training"
     ONLINE = "online"
@@ -25,22 +25,22 @@ class Workload(StrEnum):
 
 
 class ActionKind(StrEnum):
-    """What an action does."""
+    """Kind of an action."""
 
     SET_QUOTA = "setQuota"
     """Write a container's CPU quota: ``value`` millicores."""
     CLEAR = "clear"
-    """Give a container its original quota back: ``value`` millicores, None where it had none."""
+    """Restore a container's original quota: ``value`` millicores, None if it had none."""
     SET_CLASS_QUOTA = "setClassQuota"
-    """Write the CPU quota of all best-effort pods together: ``value`` millicores. It lapses if no round asks for it."""
+    """Write the CPU quota of all best-effort pods together: ``value`` millicores. It lasts for a round."""
     CORDON = "cordon"
     UNCORDON = "uncordon"
     TRAFFIC = "traffic"
-    """Ask the load balancer for other weights: ``value`` is the body's share, ``target`` the resource."""
+    """Request other weights of the load balancer: ``value`` is the used fraction, ``target`` the resource."""
     EVICT = "evict"
     """Evict the pod with the uid ``target``."""
     EVENT = "event"
-    """Report ``reason`` on the container's pod, or on the node without a target."""
+    """Report an event with ``reason`` on the container's pod; without a target on the node."""
 
 
 SUPPRESSED: Final = "CPUSuppressed"
@@ -56,7 +56,7 @@ NO_BEST_EFFORT_GROUP: Final = "NoBestEffortGroup"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceLevel:
-    """A resource's level, and since when it has it."""
+    """Level of a resource, and since when."""
 
     level: Level = Level.OK
     since: float = 0.0
@@ -65,22 +65,22 @@ class ResourceLevel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suppression:
-    """That a container was cut: an entry of the pod's annotation, which is the only state of it."""
+    """Record of a suppressed container: an entry of its pod's annotation, the only place where this is stored."""
 
     id: str
-    """Of the container that was cut; one that was started again has another."""
+    """Id of the suppressed container, which differs after a restart of the container."""
     from_milli: int | None
-    """Its quota before, in millicores; None: it had none."""
+    """The quota before, in millicores; None if it had none."""
     to_milli: int
-    """Its quota now."""
+    """The quota now, in millicores."""
     at: float
     """Seconds since the epoch."""
     utilisation: float = 0.0
-    """CPU of the host at that time, as a fraction."""
+    """Used fraction of the host's CPU at that time."""
     used_milli: int = 0
-    """What the container used at that time; 0: not recorded."""
+    """Millicores that the container used at that time; 0 if not recorded."""
     weight: int | None = None
-    """Its group's shares or weight before it was made to give way to others; None: it was not."""
+    """Shares or weight of its group before it was made idle (``cpu.idle``); None if it was not made idle."""
     pod_weight: int | None = None
     """The same of its pod's group."""
 
@@ -96,65 +96,65 @@ class ContainerEvent:
     pod: str = ""
     container: str = ""
     id: str = ""
-    """Of this run of the container."""
+    """Id of this run of the container."""
     priority: int = 0
     """Value of the pod's PriorityClass."""
     workload: Workload = Workload.OTHER
     used_cores: float = 0.0
-    """Mean of the last rounds."""
+    """Mean CPU use of the last rounds."""
     throttled_ratio: float = 0.0
-    """Throttled periods among all of the last round."""
+    """Fraction of the last round's periods in which it was throttled."""
     limit_milli: int | None = None
-    """The quota that the kernel holds it to now; None: there is none."""
+    """Present CPU quota in the kernel; None without one."""
     base_milli: int | None = None
-    """The limit that its pod asks for; None: there is none."""
+    """CPU limit in the pod's spec; None without one."""
     request_milli: int = 0
     start_time: float = 0.0
     """Seconds since the epoch."""
     is_guaranteed: bool = False
     is_best_effort: bool = False
-    """Whether it is of the class that gets what others leave."""
+    """Whether it is best effort: it gets CPU that other containers leave."""
     has_exclusive_cpus: bool = False
     is_sidecar: bool = False
     suppression: Suppression | None = None
     ip: str = ""
     service: str = ""
     job: str = ""
-    """Owner's uid: containers of one gang have the same."""
+    """Uid of the pod's owner, which all containers of a gang share."""
     annotations: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
-        """Name it among the host's containers."""
+        """Unique key among the host's containers."""
         return f"{self.pod_uid}/{self.container}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostEvent:
-    """The host in one round; fractions are of its raw capacity."""
+    """The host in one round; fractions relate to its capacity without overcommitment."""
 
     at: float
     """Seconds since the epoch."""
     capacity_cores: float
-    """Logical CPUs."""
+    """Number of logical CPUs."""
     cpu: float = 0.0
     memory: float = 0.0
     network_receive: float = 0.0
     """Fraction of the link's speed; 0 where that is not known."""
     network_send: float = 0.0
     levels: Mapping[str, ResourceLevel] = field(default_factory=dict)
-    """Of ``cpu``, ``memory`` and ``network``."""
+    """Levels of ``cpu``, ``memory`` and ``network``."""
     containers: tuple[ContainerEvent, ...] = ()
-    """All that run."""
+    """All running containers."""
     best_effort_milli: int | None = None
     """The quota of all best-effort pods together; None: there is none."""
     has_best_effort_group: bool = False
-    """Whether they have a control group that can be held to a quota."""
+    """Whether best-effort pods have a common control group in which a quota can be written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """What a handler wants done."""
+    """An action that a handler requests."""
 
     kind: ActionKind
     target: str = ""
@@ -164,6 +164,6 @@ class Action:
     """Reason of the event that reports it."""
     message: str = ""
     ttl_seconds: float = 0.0
-    """How long it holds if it is not asked for again; 0: until something else is."""
+    """How long it stays in force if it is not requested again; 0: until another action replaces it."""
     gives_way: bool = False
-    """Of a suppression: whether the container also runs only when no other wants to, until it has its CPU back."""
+    """For a suppression: whether the container's group is also made idle (``cpu.idle``) until its CPU is given back."""

@@ -1,4 +1,4 @@
-"""Evictions through the API, which keeps disruption budgets."""
+"""Evict pods through the Eviction API, which observes disruption budgets."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from strato.client.cluster import Cluster
 
 
 async def evict(cluster: Cluster, pod: Pod, *, grace_seconds: int | None = None) -> None:
-    """Evict a pod, and no other of its name.
+    """Evict a pod by its uid, so that a new pod of the same name is not evicted.
 
     Args:
-        cluster: Where it is.
-        pod: As known.
-        grace_seconds: How long it may take to end; None: as its own spec says.
+        cluster: The pod's cluster.
+        pod: The pod as last read.
+        grace_seconds: Grace period; None uses the one in the pod's spec.
 
     Raises:
-        ApiError: The API refuses it.
+        ApiError: The API refuses the eviction.
     """
     meta = pod.metadata
     options: Json = {"preconditions": {"uid": meta.uid}}

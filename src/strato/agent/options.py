@@ -1,4 +1,4 @@
-"""Reads parts of the policy into frozen dataclasses: every problem at once, each with its place."""
+"""Decode parts of the policy into frozen dataclasses, and report all problems at once, each with its place."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ def key_of(field: str) -> str:
 
 
 def read_options(base: T, given: Any, where: str) -> tuple[T, list[Problem]]:
-    """Return a frozen dataclass of plain fields with what is given, and all that is wrong with it.
+    """Return a frozen dataclass with the given values, and all problems of these.
 
     Args:
-        base: What counts where nothing is given. A field whose key is spelled otherwise names it in its metadata, under
-            ``key``. If it has ``problems()``, pairs of a field and a sentence, they are
-            reported too.
-        given: A mapping by keys.
-        where: Place of it in the policy.
+        base: An instance with the default values. A field may give its key in its metadata, under ``key``. If the class
+            has ``problems()``, which returns pairs of a field and a sentence, these are reported too.
+        given: The values by key.
+        where: Path of the values in the policy, for messages.
     """
     if given is None:
         return base, []
@@ -62,7 +61,7 @@ def field_key(field: dataclasses.Field[Any]) -> str:
 
 
 def between(options: object, bounds: Mapping[str, tuple[float, float]]) -> Iterable[tuple[str, str]]:
-    """Return a sentence for each field that is out of its bounds, which belong to the range."""
+    """Return a sentence for each field outside its inclusive bounds."""
     for field, (least, most) in bounds.items():
         value = getattr(options, field)
         if not least <= value <= most:

@@ -1,4 +1,4 @@
-"""The policy of all agents: ``policy.yaml`` of a ConfigMap, strict, with parts for some nodes only."""
+"""The policy of all agents: ``policy.yaml`` of a ConfigMap, decoded strictly, with optional blocks for some nodes."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ _SECTIONS: Final = ("sampling", "trafficWebhook", "apply", "handlers")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """How often is looked, and over what is decided."""
+    """Intervals of samples and decisions."""
 
     interval_seconds: float = 1.0
-    """Between two samples. Range [0.1, 60]."""
+    """Interval of samples. Range [0.1, 60]."""
     round_seconds: float = 5.0
-    """Between two decisions, which see the mean of the samples in between. At least the interval."""
+    """Interval of decisions, which use the mean of the samples in it. At least ``intervalSeconds``."""
 
     def problems(self) -> list[tuple[str, str]]:
-        """Return what is out of range."""
+        """Return values that are out of range."""
         found = list(between(self, {"interval_seconds": (0.1, 60)}))
         return found + list(between(self, {"round_seconds": (self.interval_seconds, 3600)}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookOptions:
-    """Who is asked for less traffic."""
+    """The load balancer's hook that requests for less traffic are sent to."""
 
     url: str = ""
-    """Of the load balancer's hook; empty: nobody is asked."""
+    """URL of the hook; empty sends no requests."""
     target: float = 0.80
-    """Fraction of the resource that less traffic aims at. Range (0, 1)."""
+    """Used fraction of the resource to be reached by less traffic. Range (0, 1)."""
 
     def problems(self) -> list[tuple[str, str]]:
-        """Return what cannot be used."""
+        """Return values that cannot be used."""
         found = list(between(self, {"target": (0.01, 0.99)}))
         if self.url and not self.url.startswith(("http://", "https://")):
             found.append(("url", f"{self.url!r} must begin with http:// or https://"))
@@ -56,7 +56,7 @@ class WebhookOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerPolicy:
-    """One handler that is on."""
+    """An enabled handler: its class and options."""
 
     kind: type[Handler]
     options: Any
@@ -64,26 +64,26 @@ class HandlerPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What the agent of one node does."""
+    """The policy of one node's agent."""
 
     sampling: Sampling = Sampling()
     webhook: WebhookOptions = WebhookOptions()
     backend: str = "cgroup"
-    """``cgroup`` writes the kernel's files, ``resize`` asks for another limit of the pod where that can say it."""
+    """``cgroup`` writes quotas to the kernel; ``resize`` changes the pod's limit by the API where possible."""
     handlers: Mapping[str, HandlerPolicy] = field(default_factory=dict)
-    """Those that are on, in the order in which they are asked."""
+    """Enabled handlers, in calling order."""
 
 
 def read_policy(text: str, labels: Mapping[str, str], registry: HandlerRegistry) -> Policy:
     """Return the policy for a node.
 
     Args:
-        text: YAML; empty is all defaults. Of ``nodes[]`` the last block whose selector matches counts.
-        labels: Of the node.
+        text: YAML; empty means all defaults. Of ``nodes[]``, the last block whose selector matches applies.
+        labels: Labels of the node.
         registry: Finds handlers.
 
     Raises:
-        InvalidInput: With every problem of all blocks, those of other nodes too.
+        InvalidInput: Lists the problems of all blocks, including those for other nodes.
     """
     document = read_mapping(text, KEY)
     blocks = document.get("nodes", [])
@@ -114,7 +114,7 @@ def read_policy(text: str, labels: Mapping[str, str], registry: HandlerRegistry)
 def _read_block(
     common: Mapping[str, Any], own: Mapping[str, Any], where: str, registry: HandlerRegistry, allowed: tuple[str, ...]
 ) -> tuple[Policy, list[Problem]]:
-    """Return what a block says over the common one, and what is wrong with it alone."""
+    """Return a block's values merged over the common block's, and the block's own problems."""
     problems = [
         Problem(f"{where}{key}", f"no such key{nearest(str(key), allowed)}") for key in own if key not in allowed
     ]

@@ -1,6 +1,6 @@
-"""Carries out what was decided on CPU quotas: first the annotation, which a restart continues from, then the kernel.
+"""Carry out decisions on CPU quotas: write the pod's annotation first, from which a restart continues, then the kernel.
 
-A quota that somebody else has written is written anew; who does so three rounds running owns it, and we stop.
+A quota that another program has changed is written again; after three such rounds in a row it is left to that program.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ _log = logging.getLogger(__name__)
 
 _CONFLICT_ROUNDS: Final = 3
 _ROUNDING_MILLI: Final = 10
-"""Quotas in periods of other lengths do not come out to the millicore."""
+"""Tolerance of comparisons: quotas in periods of other lengths cannot express every millicore."""
 
 
 @dataclass(slots=True)
 class _Expected:
-    """What we have written of a container."""
+    """The quota that this agent has written for a container."""
 
     id: str
     milli: int | None
     conflicts: int = 0
-    """Rounds running in which it was something else."""
+    """Consecutive rounds in which the kernel had another value."""
     is_given_up: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundState:
-    """What was measured of a container when the round was decided."""
+    """Measurements of a container on which a round decided."""
 
     utilisation: float
-    """Of the host."""
+    """Used fraction of the host's CPU."""
     used_cores: float
 
 
@@ -54,11 +54,12 @@ class QuotaWriter:
     """Writes the quotas of one node's containers.
 
     Args:
-        cluster: Takes annotations and resizes.
-        layout: Knows the groups.
-        events: Reports on pods.
-        yielding: Lets containers give way; None: by the kernel.
-        offload: Awaits a function that may block. A simulation, whose time stands still meanwhile, calls it.
+        cluster: Pods there are annotated and resized.
+        layout: Finds control groups.
+        events: Reports events on pods.
+        yielding: Makes containers idle; None uses the kernel's files.
+        offload: Runs a blocking function in a thread and awaits it; simulations call it directly, as their clock would
+            stand still.
     """
 
     def __init__(
@@ -77,29 +78,29 @@ class QuotaWriter:
         self._events = events
         self._expected: dict[str, _Expected] = {}
         self._annotations: dict[str, str | None] = {}
-        """By the pod's uid: the annotation that we wrote, until the informer has it."""
+        """Annotation last written to each pod, by uid, until the informer has it."""
         self.backend = "cgroup"
         self.rewrites = 0
-        """How often a quota that somebody else had written was written anew."""
+        """How often a quota that another program had changed was written again."""
 
     def known_suppression(self, facts: ContainerFacts) -> Suppression | None:
-        """Return who was cut, newer than the informer knows it."""
+        """Return a container's suppression, from the annotation written last if the informer does not have it yet."""
         uid = facts.pod.metadata.uid
         if uid not in self._annotations:
             return facts.suppression
         text = self._annotations[uid]
         if (facts.pod.metadata.annotations or {}).get(SUPPRESSED_CONTAINERS) == text:
-            del self._annotations[uid]  # the informer has caught up
+            del self._annotations[uid]  # the informer has the annotation written last
             return facts.suppression
         found = read_annotation({SUPPRESSED_CONTAINERS: text or ""}).get(facts.name)
         return found if found is not None and found.id == facts.id else None
 
     def verify(self, containers: Iterable[ContainerFacts], quotas: Mapping[str, Quota]) -> list[Action]:
-        """Compare the kernel with what was written; return what has to be written anew.
+        """Compare the kernel's quotas with the written ones; return actions for those to be written again.
 
         Args:
-            containers: All that run.
-            quotas: As just read, by key.
+            containers: All running containers.
+            quotas: The quotas just read, by key.
         """
         actions = []
         running = {}
@@ -110,7 +111,7 @@ class QuotaWriter:
             if expected is not None and expected.id != facts.id:
                 del self._expected[facts.key]
                 expected = None
-            if expected is None and cut is not None:  # written before a restart of ours
+            if expected is None and cut is not None:  # written before the agent restarted
                 expected = self._expected[facts.key] = _Expected(facts.id, cut.to_milli)
             quota = quotas.get(facts.key)
             if expected is None or quota is None or expected.is_given_up:
@@ -130,7 +131,7 @@ class QuotaWriter:
                 self.rewrites += 1
                 value = expected.milli
                 actions.append(Action(kind=ActionKind.SET_QUOTA, target=facts.key, value=value, reason=RESTORED))
-            else:  # a burst: who sets a limit anew ends it
+            else:  # a burst, which another program ends by setting the quota
                 del self._expected[facts.key]
         for key in self._expected.keys() - running.keys():
             del self._expected[key]
@@ -139,12 +140,12 @@ class QuotaWriter:
         return actions
 
     def holds(self, key: str) -> bool:
-        """Tell whether a container's quota is what we have made of it: it is cut, or bursts."""
+        """Return whether this agent owns a container's quota, because the container is cut or bursts."""
         expected = self._expected.get(key)
         return expected is not None and not expected.is_given_up
 
     def is_given_up(self, facts: ContainerFacts) -> bool:
-        """Tell whether somebody else owns a container's quota."""
+        """Return whether a container's quota was left to another program."""
         expected = self._expected.get(facts.key)
         return expected is not None and expected.id == facts.id and expected.is_given_up
 
@@ -155,16 +156,16 @@ class QuotaWriter:
         states: Mapping[str, RoundState],
         at: float,
     ) -> list[Action]:
-        """Carry out actions on quotas, all pods at once: nobody is cut later for others' annotations.
+        """Carry out actions on quotas, concurrently for all pods, so that no cut waits for other pods' annotations.
 
         Args:
-            actions: At most one a container.
-            containers: All that run, by key.
-            states: What was measured of them.
-            at: Now, in seconds since the epoch.
+            actions: At most one per container.
+            containers: All running containers, by key.
+            states: Measurements of the containers, by key.
+            at: Present time in seconds since the epoch.
 
         Returns:
-            Those that succeeded.
+            The actions that succeeded.
         """
         running = _by_pod(containers.values())
         by_pod: dict[str, list[tuple[ContainerFacts, Action]]] = {}
@@ -176,7 +177,7 @@ class QuotaWriter:
         return [action for done in await asyncio.gather(*calls) for action in done]
 
     def settle(self, containers: Iterable[ContainerFacts]) -> None:
-        """See that who was made to give way still does, and only they: a container may have been started again."""
+        """Restore the idle state of containers by their annotation: a restarted container has a new group."""
         for running in _by_pod(containers).values():
             if SUPPRESSED_CONTAINERS in (running[0].pod.metadata.annotations or {}):
                 self._yielding.settle(running, self._entries(running[0].pod), {})
@@ -227,7 +228,7 @@ class QuotaWriter:
         state: RoundState | None,
         at: float,
     ) -> Suppression | None:
-        """Return what the annotation is to say of a container; None: nothing else than in its entries so far."""
+        """Return a container's new entry of the annotation; None if it does not change."""
         known = entries.get(facts.name)
         if action.kind is not ActionKind.SET_QUOTA or action.value is None:
             return None
@@ -260,7 +261,7 @@ class QuotaWriter:
         return True
 
     async def _write(self, facts: ContainerFacts, milli: int | None) -> bool:
-        """Set a container's quota, by the API where that is asked for and can say it, otherwise by the kernel."""
+        """Set a container's quota: by the API if the backend is ``resize`` and the pod can, else in the kernel."""
         if self.backend == "resize" and milli is not None and _can_resize(facts, milli):
             body = {"spec": {"containers": [{"name": facts.name, "resources": {"limits": {"cpu": f"{milli}m"}}}]}}
             meta = facts.pod.metadata
@@ -280,7 +281,7 @@ class QuotaWriter:
         return True
 
     def write_group(self, facts: ContainerFacts, milli: int | None) -> Quota | None:
-        """Have the kernel hold a container to a quota; return what is in force then, None where it refuses."""
+        """Write a container's quota to the kernel; return the quota then in force, None if the kernel refuses."""
         uid = facts.pod.metadata.uid
         group = self._layout.container(uid, facts.qos, facts.name, facts.id)
         if group is None:
@@ -292,7 +293,7 @@ class QuotaWriter:
             return None
 
     def _expect(self, facts: ContainerFacts, milli: int | None) -> None:
-        """Note what the kernel is to say of a container from now on."""
+        """Record the quota that the kernel is expected to have from now on."""
         expected = self._expected.get(facts.key)
         if expected is None or expected.id != facts.id:
             self._expected[facts.key] = _Expected(facts.id, milli)
@@ -308,17 +309,17 @@ def _by_pod(containers: Iterable[ContainerFacts]) -> dict[str, list[ContainerFac
 
 
 def _with_new_limit(facts: ContainerFacts, cut: Suppression) -> Action:
-    """Return what follows from another limit in the pod of a container that is cut: it counts, if it is not lower."""
+    """Return the action after a cut container's limit in the pod has changed: the cut ends if the limit is lower."""
     if facts.base_milli is not None and facts.base_milli <= cut.to_milli:
         return Action(kind=ActionKind.CLEAR, target=facts.key, value=facts.base_milli, reason=RESTORED)
     return Action(kind=ActionKind.SET_QUOTA, target=facts.key, value=cut.to_milli, reason=RESTORED)
 
 
 def _write_both(group: Group, pod: Group | None, milli: int | None) -> Quota:
-    """Set a container's quota and move its pod's by as much: what shrinks from within, what grows from without.
+    """Set a container's quota and change its pod's by the same amount: the pod's first if it grows, last if it shrinks.
 
     Raises:
-        OSError, ValueError: The kernel refuses the container's.
+        OSError, ValueError: The kernel refuses the container's quota.
     """
     before = read_quota(group).milli
     around = _quota_of(pod)
@@ -340,7 +341,7 @@ def _quota_of(group: Group | None) -> int | None:
 
 
 def _can_resize(facts: ContainerFacts, milli: int) -> bool:
-    """Tell whether a pod can say a limit: it has one, keeps its QoS class, and the limit is not below the request."""
+    """Return whether a resize may set a limit: the pod has one, keeps its QoS class, and requests no more than it."""
     return facts.base_milli is not None and facts.qos == "Burstable" and milli >= facts.request_milli
 
 

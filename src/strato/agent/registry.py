@@ -1,4 +1,4 @@
-"""Which handlers there are: ours, those of installed packages, and files of a directory, read anew when they change."""
+"""Find handlers: built-in ones, those of installed packages, and those in files of a directory, reloaded on change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from strato.thirdparty import NotLoaded
 
 GROUP: Final = "strato.agent.handlers"
 BUILT_IN: Final[dict[str, type[Handler]]] = {one.name: one for one in (Suppress, Burst, Hotspots, BestEffort)}
-"""In the order in which they are asked."""
+"""Built-in handlers by name, in calling order."""
 _MOST_BYTES: Final = 1 << 20
 
 
@@ -25,23 +25,23 @@ class HandlerRegistry:
     """Finds the class of a handler.
 
     Args:
-        directory: Of files with handlers; None: no files are read.
+        directory: Directory of files with handlers; None reads no files.
     """
 
     def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory
         self._loaded: dict[Path, tuple[FileStamp | None, list[type[Handler]]]] = {}
-        """By path: the file's stamp, and what it defines."""
+        """Stamp and handler classes of each file, by path."""
 
     def names(self) -> list[str]:
-        """Return the names that need no file."""
+        """Return the names of handlers that need no file."""
         return [*BUILT_IN, *(name for name in sorted(thirdparty.entry_points(GROUP)) if name not in BUILT_IN)]
 
     def find(self, name: str, file: str = "") -> type[Handler]:
         """Return a handler's class.
 
         Raises:
-            NotLoaded: There is none, or its code cannot be used.
+            NotLoaded: There is no such handler, or its code cannot be used.
         """
         if file:
             return self._from_file(name, file)
@@ -51,7 +51,7 @@ class HandlerRegistry:
         return found
 
     def has_changed(self) -> bool:
-        """Tell whether a file that was read is another one by now."""
+        """Return whether a loaded file has changed."""
         return any(FileStamp.of(path) != stamp for path, (stamp, _) in self._loaded.items())
 
     def _from_file(self, name: str, file: str) -> type[Handler]:

@@ -1,4 +1,4 @@
-"""One decision: what the handlers are shown, whom they are asked in turn, and what comes of their answers."""
+"""One round of decisions: build the events, call the handlers in order, and merge their actions."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _log = logging.getLogger(__name__)
 def host_event(
     sampler: Sampler, at: float, since: float, containers: Sequence[ContainerEvent], best_effort: ClassQuota
 ) -> HostEvent | None:
-    """Return the host as the samples since an instant show it; None where they do not.
+    """Return the host's event from the samples since an instant; None without samples.
 
     Args:
-        sampler: Has them.
-        at: Now, in seconds since the epoch.
-        since: Monotonic seconds.
-        containers: All that run.
-        best_effort: As read in this round.
+        sampler: Holds the samples.
+        at: Present time in seconds since the epoch.
+        since: The instant in monotonic seconds.
+        containers: Events of all running containers.
+        best_effort: The quota of best-effort pods as read in this round.
     """
     host = sampler.host
     cpu = host.cpu.mean_since(since)
@@ -55,7 +55,7 @@ def container_events(
     since: float,
     suppression_of: Callable[[ContainerFacts], Suppression | None],
 ) -> list[ContainerEvent]:
-    """Return the containers that were sampled since an instant."""
+    """Return the events of the containers sampled since an instant."""
     events = []
     for one in facts:
         samples = sampler.containers.get(one.key)
@@ -98,9 +98,9 @@ class HandlerSet:
     """The handlers of a policy, kept from round to round.
 
     Args:
-        policy: Says which, and their options.
-        random: Seeds theirs.
-        before: The set that this one replaces: handlers whose class and options are the same go on.
+        policy: The handlers and their options.
+        random: Seeds the handlers' generators.
+        before: The set to replace, from which handlers with unchanged class and options are taken over.
     """
 
     def __init__(self, policy: Policy, random: Random, before: HandlerSet | None = None) -> None:
@@ -120,12 +120,12 @@ class HandlerSet:
 
     @property
     def levels(self) -> Mapping[str, object]:
-        """Return the levels that the handler of hot spots knows; empty without it."""
+        """Return the levels of the handler ``hotspots``; empty if it is off."""
         found = self.handlers.get(Hotspots.name)
         return found.levels if isinstance(found, Hotspots) else {}
 
     def decide(self, host: HostEvent) -> list[Action]:
-        """Ask all handlers, for the host first; one that raises is skipped for the round."""
+        """Call all handlers, first for the host, then for each container; one that raises is skipped for the round."""
         found: list[Action] = []
         for name, handler in self.handlers.items():
             try:
@@ -141,7 +141,7 @@ class HandlerSet:
         return merge(found)
 
     def may_skip(self) -> bool:
-        """Return whether all handlers allow that rounds are left out which show what the last one showed."""
+        """Return whether all handlers allow skipping rounds with the same events as the last one."""
         try:
             return all(handler.may_skip() for handler in self.handlers.values())
         except Exception as error:  # code of others

@@ -1,4 +1,4 @@
-"""The containers that run on the node and their control groups, worked out anew only when a pod has changed."""
+"""The running containers of the node and their control groups, recomputed only when a pod has changed."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from strato.api.core import Pod
 
 
 class RunningContainers:
-    """See the module.
+    """The running containers and their control groups.
 
     Args:
-        layout: Knows the control groups.
-        static_cpus: Whether the kubelet gives whole CPUs to some.
+        layout: Finds control groups.
+        static_cpus: Whether the kubelet gives some containers exclusive CPUs.
     """
 
     def __init__(self, layout: Layout, *, static_cpus: bool) -> None:
         self._layout = layout
         self._static_cpus = static_cpus
         self._facts: dict[str, tuple[str, list[ContainerFacts]]] = {}
-        """By the pod's uid: its resource version and its containers."""
+        """Resource version and containers of each pod, by uid."""
         self.containers: Mapping[str, ContainerFacts] = {}
-        """By key."""
+        """Running containers by key."""
         self.groups: Mapping[str, Group] = {}
-        """By key; containers of which no group is known are left out."""
+        """Control groups by the container's key; containers without a known group are left out."""
         self._is_complete = True
-        """Whether every group was there; one that was not may be found elsewhere the next time."""
+        """Whether every group was found; otherwise the next update searches again."""
 
     def update(self, pods: Iterable[Pod]) -> None:
-        """Take the pods of the node as they are now."""
+        """Update containers and groups from the node's pods."""
         kept: dict[str, tuple[str, list[ContainerFacts]]] = {}
         has_changed = False
         for pod in pods:

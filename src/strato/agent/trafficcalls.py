@@ -1,4 +1,4 @@
-"""Asks a load balancer for less traffic: signed calls with retries that nothing waits for."""
+"""Request less traffic of a load balancer: signed calls with retries, in background tasks."""
 
 from __future__ import annotations
 
@@ -42,30 +42,30 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 class TrafficCalls:
-    """Keeps what the balancer was asked for, by pod.
+    """Sends calls to the load balancer, and keeps the requested weights by pod.
 
     Args:
-        node: Whose pods they are.
-        secret: Key of the signatures; empty: calls are not signed.
+        node: Name of the pods' node.
+        secret: Key of the signatures; if empty, calls are not signed.
     """
 
     def __init__(self, clock: Clock, random: Random, node: str, secret: bytes = b"") -> None:
         self._clock, self._random, self._node, self._secret = clock, random, node, secret
         self._weights: dict[str, int] = {}
         self._asked_at: dict[str, float] = {}
-        """Monotonic seconds of the last call, by resource."""
+        """Time of the last call in monotonic seconds, by resource."""
         self._running: set[asyncio.Task[None]] = set()
         self.codes: Counter[str] = Counter()
-        """Calls by the answer's status; ``error`` without one."""
+        """Number of calls by the answer's status; ``error`` if there was no answer."""
 
     def step(self, resource: str, value: float | None, host: HostEvent, options: WebhookOptions) -> None:
-        """Begin the call that is due, if one is.
+        """Start a call in the background if one is due.
 
         Args:
             resource: ``cpu`` or ``network``.
-            value: Fraction of it that is used while it is hot; None: it has cooled down.
-            host: With its containers.
-            options: Whom to call.
+            value: Used fraction while the resource is hot; None after it has cooled down.
+            host: The host's event with its containers.
+            options: The hook to call.
         """
         now = self._clock.monotonic()
         last = self._asked_at.get(resource)
@@ -91,11 +91,11 @@ class TrafficCalls:
         task.add_done_callback(self._running.discard)
 
     def is_relieved(self, resource: str) -> bool:
-        """Tell whether nothing is asked for any more."""
+        """Return whether no reduction of traffic is in force because of a resource."""
         return resource not in self._asked_at
 
     async def close(self) -> None:
-        """Give up the calls that are under way."""
+        """Cancel the calls that are under way."""
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
@@ -156,7 +156,7 @@ class TrafficCalls:
         return str(found.status), found.body
 
     def _take(self, answer: bytes) -> None:
-        """Note the weights that the balancer applied instead of those it was asked for."""
+        """Record the weights that the balancer reports to have applied instead of the requested ones."""
         try:
             applied = msgspec.json.decode(answer, type=_Answer).applied
         except UNDECODABLE:

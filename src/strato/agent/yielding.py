@@ -1,6 +1,7 @@
-"""Makes containers that were cut give way to all others on busy CPUs, and ends that; the record of it is in their pods.
+"""Make the groups of suppressed containers idle, and undo that; the pods' annotations record it.
 
-A container's group competes only with others of its pod. So a pod as a whole gives way once all its containers do.
+A container's group competes only with others of its pod. Therefore the pod's group is made idle once all its containers
+are.
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ _log = logging.getLogger(__name__)
 
 
 class Yielding:
-    """See the module.
+    """Makes groups of containers and pods idle, and undoes that.
 
     Args:
-        layout: Knows the groups.
+        layout: Finds the groups.
     """
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
 
     def weights(self, facts: ContainerFacts, entries: Iterable[Suppression]) -> tuple[int | None, int | None]:
-        """Return the weights of a container and its pod that are to be restored; None: they are not ours to change.
+        """Return the weights to restore for a container and its pod later; None for groups that cannot be changed.
 
         Args:
-            facts: The container that is cut.
-            entries: What the pod's annotation says so far: its weight is known from there once it gives way.
+            facts: The suppressed container.
+            entries: The present entries of the pod's annotation, which have the pod's weight once its group is idle.
         """
         uid = facts.pod.metadata.uid
         own = self._layout.container(uid, facts.qos, facts.name, facts.id)
@@ -44,12 +45,12 @@ class Yielding:
     def settle(
         self, running: Sequence[ContainerFacts], entries: Mapping[str, Suppression], ended: Mapping[str, Suppression]
     ) -> None:
-        """Bring the groups of one pod to what is recorded; what the kernel refuses is logged.
+        """Make the groups of one pod idle or not, as recorded; refusals by the kernel are logged.
 
         Args:
-            running: All containers of the pod that run.
-            entries: The pod's annotation, by container.
-            ended: Entries that go now.
+            running: All running containers of the pod.
+            entries: Entries of the pod's annotation, by container.
+            ended: Entries that are being removed.
         """
         yields = who_gives_way(running, entries)
         for one in running:
@@ -79,7 +80,7 @@ class Yielding:
 
 
 def who_gives_way(running: Iterable[ContainerFacts], entries: Mapping[str, Suppression]) -> set[str]:
-    """Return the names of a pod's containers that its annotation says give way."""
+    """Return the names of a pod's containers that its annotation records as idle."""
     return {
         one.name
         for one in running

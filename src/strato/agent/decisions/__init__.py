@@ -1,1 +1,1 @@
-"""What should change on a host, decided from one reading of it: no clock, no files, no API."""
+"""Pure functions that decide on changes of a host from one measurement of it, without clock, files or API."""

@@ -1,7 +1,8 @@
-"""Which containers get more CPU than their limit while the host has room, and from whom it is taken back.
+"""Choose containers that get more CPU than their limit while the host has spare CPU, and those that lose it again.
 
-Online containers are first, then training ones with a lower line. A container bursts while its limit holds it back; it
-comes back step by step when it no longer is, when its saved tokens are used up, or when the host needs the CPU.
+Online containers come first; training containers have a lower line. A container's quota is raised while its limit
+throttles it. It is lowered step by step when the container no longer needs it, when its saved tokens are used up, or
+when the host needs the CPU.
 """
 
 from __future__ import annotations
@@ -18,43 +19,43 @@ _ENOUGH_CORES = 0.001
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BurstOptions:
-    """Lines and steps of bursts; cores are counted of raw capacity."""
+    """Lines and steps of bursts; fractions of the host relate to its capacity without overcommitment."""
 
     online: bool = True
     """Whether online containers may burst."""
     training: bool = False
     """Whether training containers may, which also must not be suppressed."""
     up: float = 0.9
-    """Fraction of its quota that a container must use. Range (down, 1]."""
+    """Fraction of its quota that a container must use to get more. Range (down, 1]."""
     down: float = 0.6
     """Fraction of its limit under which it no longer needs the burst. Range (0, up)."""
     growth: float = 1.2
-    """Factor of a step up. Above 1."""
+    """Factor by which a step raises the quota. Above 1."""
     shrinkage: float = 0.8
-    """Factor of a step down. Range (0, 1)."""
+    """Factor by which a step lowers the quota. Range (0, 1)."""
     online_most: float = 3.0
     """The most an online container gets, as a multiple of its limit. At least 1."""
     training_most: float = 2.0
-    """The same of a training container."""
+    """The most a training container gets, as a multiple of its limit. At least 1."""
     alarm: float = 0.80
     """Fraction of the host's CPU up to which online containers may take more. Range (0, overload)."""
     training_margin: float = 0.10
-    """How far below that training containers stop."""
+    """Training containers may take more only up to ``alarm`` less this fraction."""
     overload: float = 0.90
-    """Fraction of the host's CPU from which on bursts are taken back."""
+    """Fraction of the host's CPU at which bursts are taken back."""
     down_rounds: int = 12
-    """For so many rounds running a container must not need it before a step down."""
+    """Consecutive rounds in which a container must not need its burst before a step down."""
     token_period_seconds: int = 0
-    """How long a container may use its maximum, saved before; 0: without end."""
+    """How long a container may use its maximum, out of tokens saved before; 0: without limit."""
 
 
 _WINDOW, _NEEDED = 3, 2
-"""A container is held back if it was in two of three rounds."""
+"""A container counts as held back if its quota was too small in `_NEEDED` of the last `_WINDOW` rounds."""
 
 
 @dataclass(slots=True)
 class BurstMemory:
-    """What a container did in the last rounds."""
+    """A container's need of CPU in the last rounds."""
 
     held_back: deque[bool] = field(default_factory=lambda: deque(maxlen=_WINDOW))
     idle_rounds: int = 0
@@ -62,7 +63,7 @@ class BurstMemory:
     may_burst: bool = True
 
     def note(self, one: ContainerEvent, options: BurstOptions) -> None:
-        """Take note of a round."""
+        """Record a round."""
         quota, base = (one.limit_milli or 0) / 1000, (one.base_milli or 0) / 1000
         self.held_back.append(one.throttled_ratio > 0 or one.used_cores >= options.up * quota)
         self.idle_rounds = self.idle_rounds + 1 if one.used_cores < options.down * base else 0
@@ -71,7 +72,7 @@ class BurstMemory:
 
     @property
     def is_held_back(self) -> bool:
-        """Whether its quota is too small for it."""
+        """Whether the container's quota is too small for it."""
         return sum(self.held_back) >= _NEEDED
 
 
@@ -81,12 +82,12 @@ def choose_bursts(
     containers: Iterable[tuple[ContainerEvent, BurstMemory]],
     options: BurstOptions,
 ) -> Mapping[str, int]:
-    """Return the quotas that change, in millicores by key.
+    """Return the quotas to change, in millicores by key.
 
     Args:
         capacity_cores: Logical CPUs of the host.
         cpu: Fraction of them that is used.
-        containers: With what they did in the rounds up to this one.
+        containers: Containers with their need in the rounds up to this one.
         options: Lines and steps.
     """
     pairs = [
@@ -136,7 +137,7 @@ def _base(one: ContainerEvent) -> int:
 
 
 def _most(one: ContainerEvent, options: BurstOptions) -> float:
-    """Return the multiple of its limit that a container may have; 0: it may not burst."""
+    """Return the most a container may get, as a multiple of its limit; 0 if it may not burst."""
     if one.workload is Workload.TRAINING:
         return options.training_most if options.training else 0.0
     return options.online_most if options.online and one.workload is Workload.ONLINE else 0.0

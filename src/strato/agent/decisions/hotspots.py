@@ -1,4 +1,4 @@
-"""When a host's resource is a hot spot: over its line for long enough, until under another one for longer."""
+"""Decide when a host's resource becomes a hot spot (above a line for long enough) and when it has cooled down."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from strato.agent.events import Level
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HotspotOptions:
-    """Lines of one resource."""
+    """Thresholds of one resource."""
 
     enter: float
-    """Fraction of the resource from which on it may be hot. Range (leave, 1]."""
+    """Used fraction of the resource at which it may become hot. Range (leave, 1]."""
     enter_seconds: float
-    """For so long."""
+    """How long use must stay at or above ``enter``."""
     leave: float
-    """Fraction under which it may cool down. Range (0, enter)."""
+    """Used fraction of the resource below which it may cool down. Range (0, enter)."""
     leave_seconds: float
-    """For so long."""
+    """How long use must stay below ``leave``."""
 
 
 CPU: Final = HotspotOptions(enter=0.90, enter_seconds=15, leave=0.80, leave_seconds=60)
@@ -29,23 +29,23 @@ MEMORY: Final = HotspotOptions(enter=0.90, enter_seconds=10, leave=0.80, leave_s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HotspotState:
-    """Where a resource is between its lines."""
+    """Level of a resource, and its way to the next one."""
 
     level: Level = Level.OK
     since: float = 0.0
-    """When it came to this level, in seconds since the epoch."""
+    """When it reached this level, in seconds since the epoch."""
     crossed_at: float | None = None
-    """When it crossed the line that would change it; None: it has not."""
+    """When use crossed the threshold to the next level; None if it has not."""
 
 
 def next_state(state: HotspotState, value: float, at: float, options: HotspotOptions) -> HotspotState:
-    """Return the state after a reading.
+    """Return the state after a measurement.
 
     Args:
-        state: Before it.
-        value: Fraction of the resource that is used.
-        at: Of the reading, in seconds since the epoch.
-        options: Lines of the resource.
+        state: The state before.
+        value: Used fraction of the resource.
+        at: Time of the measurement, in seconds since the epoch.
+        options: Thresholds of the resource.
     """
     is_hot = state.level is Level.HOT
     is_beyond = value < options.leave if is_hot else value >= options.enter
@@ -59,7 +59,7 @@ def next_state(state: HotspotState, value: float, at: float, options: HotspotOpt
 
 
 def after_cut(state: HotspotState, at: float) -> HotspotState:
-    """Return the state of a resource whose use was just cut: it is hot only if that does not help."""
+    """Return the state of a resource whose use was just cut: the time until it counts as hot starts again."""
     if state.crossed_at is None or state.level is Level.HOT:
         return state
     return replace(state, crossed_at=max(state.crossed_at, at))

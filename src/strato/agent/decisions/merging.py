@@ -1,4 +1,4 @@
-"""One list of actions out of those of all handlers: of a container the lowest quota, suppression before burst."""
+"""Merge the actions of all handlers: for each container the lowest quota, suppression before burst."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _QUOTAS = (ActionKind.SET_QUOTA, ActionKind.CLEAR)
 
 
 def merge(actions: Iterable[Action]) -> list[Action]:
-    """Return one action on a container's quota at most, and of the others each kind and target once."""
+    """Return at most one action on each container's quota, and the other actions once per kind and target."""
     quotas: dict[str, Action] = {}
     others: dict[tuple[ActionKind, str, str], Action] = {}
     for action in actions:
@@ -22,6 +22,6 @@ def merge(actions: Iterable[Action]) -> list[Action]:
 
 
 def _strength(action: Action) -> tuple[int, float]:
-    """Order actions on one quota; the first wins."""
+    """Return a sort key for actions on one quota, of which the first is kept."""
     order = {SUPPRESSED: 0, RESTORED: 1}.get(action.reason, 2)
     return order, float("inf") if action.value is None else action.value

@@ -1,4 +1,4 @@
-"""How much a host that has cooled down gives back to the containers it has cut, and to whom first."""
+"""Choose how much CPU a host that has cooled down gives back to suppressed containers, and in which order."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _ENOUGH_CORES = 0.0005
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseOptions:
-    """When and in which steps CPU is given back."""
+    """When, and in which steps, CPU is given back."""
 
     warning: float = 0.80
-    """Fraction of the host's CPU below which it is cool."""
+    """Used fraction of the host's CPU below which it counts as cool."""
     cool_rounds: int = 12
-    """For so many rounds running it must be; at least 1."""
+    """Consecutive cool rounds before CPU is given back; at least 1."""
     step: float = 0.10
     """The most that is given back in one round, as a fraction of the host. Range (0, 1]."""
     wait_rounds: int = 3
-    """Rounds after a step before the next one, which measure what it has done."""
+    """Rounds between two steps, in which the effect of the first is measured."""
 
 
 def choose_releases(
@@ -31,16 +31,16 @@ def choose_releases(
     suppressed: Iterable[tuple[ContainerEvent, Suppression]],
     options: ReleaseOptions,
 ) -> Mapping[str, int | None]:
-    """Return the new limits by key, in millicores; None takes the limit away.
+    """Return the new limits by key, in millicores; None removes the limit.
 
     Args:
         capacity_cores: Logical CPUs of the host.
         cpu: Fraction of them that is used.
-        cool_rounds: For how many rounds running it has been cool, this one included.
-        suppressed: Containers that are cut, with the record of it.
+        cool_rounds: Consecutive rounds in which the host has been cool, including this one.
+        suppressed: Suppressed containers with their record.
         options: Steps and lines.
 
-    A container whose limit reaches what it was before is restored. The order is the reverse of suppression's.
+    A container is restored when its limit reaches the original one. The order is the reverse of suppression's.
     """
     if cpu >= options.warning or cool_rounds < options.cool_rounds:
         return {}

@@ -1,7 +1,8 @@
-"""Which training containers are cut on an overloaded host, and to what.
+"""Choose the training containers to suppress on an overloaded host, and their limits.
 
-The lowest priority goes first and within it the largest user, each container once, until the host is expected halfway
-between its two lines. What is left over is reported; the next round sees what the cuts have brought.
+Containers of the lowest priority are cut first, among these the largest user of CPU, each once, until the expected use
+of the host is halfway between its two lines. The amount that could not be cut is reported; the next round measures the
+effect.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from dataclasses import dataclass, field
 from strato.agent.events import ContainerEvent, Workload
 
 _ENOUGH_CORES = 0.001
-"""Less than that is no need."""
+"""A smaller need of CPU is ignored."""
 _STEP_MILLI = 10
-"""Limits are rounded up to it."""
+"""Limits are rounded up to a multiple of it."""
 _NOISE_MILLI = 1e-3
-"""Below this, a fraction of a millicore comes from floating point arithmetic and from the kernel's clock."""
+"""Fractions of a millicore below this are errors of floating-point arithmetic and of the kernel's clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,36 +26,36 @@ class SuppressionOptions:
     """Lines and floors of suppression."""
 
     overload: float = 0.90
-    """Fraction of the host's CPU from which on it is overloaded. Range (warning, 1]."""
+    """Used fraction of the host's CPU at which it is overloaded. Range (warning, 1]."""
     warning: float = 0.80
-    """Fraction below which it is given back. Range (0, overload)."""
+    """Used fraction of the host's CPU below which CPU is given back. Range (0, overload)."""
     cut_fraction: float = 0.5
-    """The most a container loses of what it uses. Range (0, 1)."""
+    """Largest part of its used CPU that a container loses in one cut. Range (0, 1)."""
     min_cores: float = 0.1
-    """No limit is set below it, in cores; the kernel's own floor is 0.01."""
+    """Lowest limit, in cores; the kernel's own floor is 0.01."""
     min_request_fraction: float = 0.0
-    """No limit is set below this part of the request. Range [0, 1]."""
+    """Lowest limit as a part of the request. Range [0, 1]."""
     guaranteed_min_request_fraction: float = 0.5
     """The same for containers of Guaranteed pods."""
     sidecars: bool = False
     """Whether restartable init containers are cut too."""
     gang_aware: bool = False
-    """Whether the local containers of one job share its cut in proportion to their use."""
+    """Whether a job's containers on this node share its cut in proportion to their use."""
 
     @property
     def target(self) -> float:
-        """Return the fraction of the host's CPU that cuts aim at."""
+        """Return the used fraction of the host's CPU that cuts aim at."""
         return (self.overload + self.warning) / 2
 
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """What a round of suppression decided."""
+    """The decision of one round of suppression."""
 
     limits_milli: Mapping[str, int] = field(default_factory=dict)
-    """Millicores by the container's key, in the order of the cuts."""
+    """New limits in millicores by the container's key, in the order of the cuts."""
     unmet_cores: float = 0.0
-    """What could not be cut."""
+    """Cores that could not be cut."""
 
 
 def choose_cuts(
@@ -65,7 +66,7 @@ def choose_cuts(
     Args:
         capacity_cores: Logical CPUs of the host, without overcommitment.
         cpu: Fraction of them that is used.
-        containers: All that run; those that may not be cut are left out here.
+        containers: All running containers; those that may not be cut are ignored.
         options: Lines and floors.
 
     Source: Vipshop, GOTC 2021; order of equal priorities, floors and rounding are our own.
@@ -90,9 +91,9 @@ def choose_cuts(
 
 
 def floors(containers: Iterable[ContainerEvent], options: SuppressionOptions) -> Mapping[str, int]:
-    """Return the least limits of those that may be cut, in millicores by key, though cutting them frees nothing.
+    """Return the lowest limits of all containers that may be cut, in millicores by key, even if a cut frees no CPU.
 
-    Who is kept from the CPU by an overload uses little of it, and still competes with those of higher priority.
+    An overload keeps such containers from using much CPU, yet they still compete with those of higher priority.
     """
     found = {}
     for one in containers:
@@ -103,7 +104,7 @@ def floors(containers: Iterable[ContainerEvent], options: SuppressionOptions) ->
 
 
 def may_be_cut(container: ContainerEvent, options: SuppressionOptions) -> bool:
-    """Tell whether a container is a candidate: training, in use, not cut already, on shared CPUs."""
+    """Return whether a container may be cut: a training one that uses shared CPUs and is not cut already."""
     return (
         container.workload is Workload.TRAINING
         and container.used_cores > 0
@@ -114,7 +115,7 @@ def may_be_cut(container: ContainerEvent, options: SuppressionOptions) -> bool:
 
 
 def floor_milli(container: ContainerEvent, options: SuppressionOptions) -> float:
-    """Return the millicores under which a container's limit is never set."""
+    """Return the lowest limit of a container, in millicores."""
     fraction = options.guaranteed_min_request_fraction if container.is_guaranteed else options.min_request_fraction
     return max(options.min_cores * 1000, fraction * container.request_milli)
 
@@ -133,7 +134,7 @@ def _cut_order(one: ContainerEvent) -> tuple[int, bool, float, float, str, str, 
 
 
 def _groups(candidates: Sequence[ContainerEvent], *, gang_aware: bool) -> list[list[ContainerEvent]]:
-    """Return who is cut together: one by one, or a job's at the place of its first."""
+    """Return groups of containers to be cut together: single ones, or a job's at the position of its first one."""
     groups: dict[tuple[str, int], list[ContainerEvent]] = {}
     for one in candidates:
         name = one.job if gang_aware and one.job else f"/{one.key}"

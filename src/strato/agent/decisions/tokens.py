@@ -1,4 +1,4 @@
-"""How long a container may use more than its limit: a bucket that fills while it uses less.
+"""Token bucket that limits how long a container may exceed its limit; it fills while the container uses less.
 
 Source: koordinator ``a7a1b76``, koordlet's limiter of quota bursts.
 """
@@ -13,17 +13,17 @@ _MOST_INITIAL = 0.5
 
 
 def capacity_of(period_seconds: int, max_percent: int) -> int:
-    """Return how much a bucket holds, in percent of the limit times seconds."""
+    """Return the capacity of a bucket, in percent of the limit times seconds."""
     return period_seconds * (max_percent - 100)
 
 
 class TokenBucket:
-    """A container's.
+    """The token bucket of one container.
 
     Args:
-        capacity: As `capacity_of` says.
-        at: Now, in monotonic seconds.
-        initial: How full it is, in [0, 1].
+        capacity: Capacity as returned by `capacity_of`.
+        at: Present time in monotonic seconds.
+        initial: Initial filling, in [0, 1].
     """
 
     __slots__ = ("_at", "capacity", "tokens")
@@ -35,11 +35,11 @@ class TokenBucket:
 
     @classmethod
     def new(cls, capacity: int, at: float, random: Random) -> TokenBucket:
-        """Return one that is up to half full, so that containers do not end their bursts together."""
+        """Return a bucket filled at random up to half, so that containers do not end their bursts at the same time."""
         return cls(capacity, at, random.random() * _MOST_INITIAL)
 
     def allows(self, at: float, used_percent: int) -> bool:
-        """Count what was used of the limit since the last call, in percent; return whether more than it is allowed."""
+        """Account for use since the last call, in percent of the limit; return whether it may exceed the limit."""
         seconds = int(at - self._at)
         if used_percent >= _CONSUMING_PERCENT:
             self.tokens -= (used_percent - 100) * seconds

@@ -1,4 +1,4 @@
-"""Which share of its traffic a load balancer should send to each pod of a hot host."""
+"""Choose the share of its normal traffic that a load balancer should send to each pod of a hot host."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 FULL_PERCENT = 100
 _MOST_CUT_PERCENT = 30
-"""In one call."""
+"""Largest cut of a pod's weight in one call."""
 _FLOOR_PERCENT = 10
 _REGAIN_PERCENT = 20
 _ENOUGH_CORES = 0.001
@@ -22,17 +22,17 @@ class ServingPod:
     priority: int = 0
     used_cores: float = 0.0
     weight_percent: int = FULL_PERCENT
-    """What the balancer was asked for last."""
+    """Weight last requested of the load balancer."""
 
 
 def choose_weights(cut_cores: float, pods: Iterable[ServingPod]) -> Mapping[str, int]:
     """Return the new weights by uid, in percent of the normal traffic.
 
     Args:
-        cut_cores: How much less the host is to use. A pod's use is taken to be in proportion to its traffic.
-        pods: That serve.
+        cut_cores: Cores that the host is to use less. A pod's use is assumed to be proportional to its traffic.
+        pods: Pods that serve traffic.
 
-    The lowest priority goes first; the next one only when all of the lower have come to the floor.
+    Pods of the lowest priority are cut first; those of the next one only once all lower ones are at the floor.
     """
     weights: dict[str, int] = {}
     for group in _by_priority(pods):
@@ -50,7 +50,7 @@ def choose_weights(cut_cores: float, pods: Iterable[ServingPod]) -> Mapping[str,
 
 
 def regain(weights: Mapping[str, int]) -> dict[str, int]:
-    """Return the weights of the next step back to the full traffic."""
+    """Return the weights of the next step towards full traffic."""
     return {uid: min(FULL_PERCENT, weight + _REGAIN_PERCENT) for uid, weight in weights.items()}
 
 

@@ -1,7 +1,7 @@
-"""What decides on a node, each in a file: it is given the host and its containers, and returns actions.
+"""Handlers, one per file: each gets events about the host and its containers, and returns actions.
 
-A handler of one's own is a subclass of `Handler` in a package (entry-point group ``strato.agent.handlers``) or in a
-file; ``strato.testing.agent`` has the harness that tests one.
+Users' handlers are subclasses of `Handler` in a package (entry-point group ``strato.agent.handlers``) or in a file;
+``strato.testing.agent`` has a harness for testing them.
 """
 
 from strato.agent.handlers.handler import Handler, NoOptions

@@ -1,6 +1,6 @@
-"""``bestEffort``: best-effort pods share what all others leave of the host, and go when that is too little.
+"""``bestEffort``: best-effort pods share the CPU that all others leave, and are evicted when that is too little.
 
-Koordinator's rules, for those who know them, in the place of `suppress`.
+It implements Koordinator's rules, as an alternative to the handler `suppress`.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ _USED, _REQUEST = "used", "request"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestEffortOptions:
-    """Options of ``bestEffort``; percents are of the host's CPU where nothing else is said."""
+    """Options of ``bestEffort``; percentages relate to the host's CPU unless stated otherwise."""
 
     threshold_percent: int = 65
-    """All pods together may use so much. Range [1, 100]."""
+    """The most that all pods together may use. Range [1, 100]."""
     min_percent: int = 0
-    """Best-effort pods may always use so much. Range [0, thresholdPercent]."""
+    """The least that best-effort pods together may use. Range [0, thresholdPercent]."""
     evict_lower_percent: int = 0
-    """Some are evicted from here on: CPU that they may use, in percent of their requests. Range [0, 60]; 0: never."""
+    """Pods are evicted when their usable CPU falls to this percentage of their requests. Range [0, 60]; 0: never."""
     evict_upper_percent: int = 0
-    """So many that the rest may use so much of its requests. Range [evictLowerPercent, 99]."""
+    """Pods are evicted until the others may use this percentage of their requests. Range [evictLowerPercent, 99]."""
     evict_used_percent: int = 90
-    """Only if they use so much of what they may. Range [0, 100]."""
+    """Pods are evicted only if they use this percentage of the CPU that they may use. Range [0, 100]."""
     evict_threshold_percent: int = 0
-    """Some are evicted from this use of the host on. Range [0, 100]; 0: never."""
+    """Pods are evicted at this use of the host. Range [0, 100]; 0: never."""
     window_seconds: int = 60
-    """The mean of so many seconds decides on evictions. Range [1, 3600]."""
+    """Evictions are decided by the mean over so many seconds. Range [1, 3600]."""
     cool_down_seconds: int = 20
-    """Between two evictions. Range [0, 3600]."""
+    """Time between two evictions. Range [0, 3600]."""
 
     def problems(self) -> list[tuple[str, str]]:
-        """Return what contradicts itself, as pairs of field and sentence."""
+        """Return contradictions between options, as pairs of field and sentence."""
         found = list(between(self, {"threshold_percent": (1, 100), "min_percent": (0, self.threshold_percent)}))
         found += between(self, {"evict_used_percent": (0, 100), "evict_threshold_percent": (0, 100)})
         found += between(self, {"window_seconds": (1, 3600), "cool_down_seconds": (0, 3600)})
@@ -69,7 +69,7 @@ class BestEffortOptions:
         return found
 
     def satisfaction(self) -> Satisfaction:
-        """Return the lines of evictions by requests."""
+        """Return the thresholds of evictions by satisfied requests."""
         return Satisfaction(
             lower_percent=self.evict_lower_percent,
             upper_percent=self.evict_upper_percent,
@@ -88,12 +88,12 @@ class BestEffort(Handler):
     def __init__(self, options: BestEffortOptions, random: Random) -> None:
         super().__init__(options, random)
         self._uses: deque[tuple[float, BestEffortUse]] = deque()
-        """Of the window, with their instants."""
+        """Measurements of the window, with their instants."""
         self._evicted_at: float | None = None
         self._is_reported = False
 
     def on_host(self, event: HostEvent) -> Sequence[Action]:
-        """Say what the class may use, and who of it goes."""
+        """Return the quota of best-effort pods, and evictions."""
         actions: list[Action] = []
         if event.has_best_effort_group:
             actions.append(self._quota(event))
@@ -116,7 +116,7 @@ class BestEffort(Handler):
         return Action(kind=ActionKind.SET_CLASS_QUOTA, value=quota * 1000 // CFS_PERIOD_MICROSECONDS)
 
     def _evictions(self, event: HostEvent) -> list[Action]:
-        """Return whose eviction releases what is too much, nobody's while the last one may still show its effect."""
+        """Return the evictions that release the excess; none during the cool-down after the last eviction."""
         options = self.options
         pods = _candidates(event.containers)
         current = self._remember(event, pods)
@@ -147,7 +147,7 @@ class BestEffort(Handler):
         return [Action(kind=ActionKind.EVICT, target=uid, reason="Evicted", message=text) for uid in evicted]
 
     def _remember(self, event: HostEvent, pods: dict[str, Candidate]) -> BestEffortUse | None:
-        """Note what the class uses now; None where nothing says what it may use."""
+        """Record and return the present use of best-effort pods; None if the CPU that they may use is unknown."""
         while self._uses and self._uses[0][0] <= event.at - self.options.window_seconds:
             self._uses.popleft()
         if event.best_effort_milli is None:

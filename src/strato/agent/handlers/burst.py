@@ -1,4 +1,4 @@
-"""``burst``: more CPU than their limit for containers that need it, while the host has room."""
+"""``burst``: raise the quotas of containers that need more CPU than their limit, while the host has spare CPU."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class BurstHandlerOptions(BurstOptions):
     """Options of ``burst``."""
 
     def problems(self) -> list[tuple[str, str]]:
-        """Return what contradicts itself."""
+        """Return contradictions between options."""
         found = list(between(self, {"online_most": (1, 100), "training_most": (1, 100), "growth": (1.01, 10)}))
         found += between(self, {"shrinkage": (0.1, 0.99), "up": (0.01, 1), "overload": (0.01, 1)})
         found += between(self, {"down_rounds": (1, 1e6), "token_period_seconds": (0, 1e6)})
@@ -41,7 +41,7 @@ class Burst(Handler):
     def __init__(self, options: BurstHandlerOptions, random: Random) -> None:
         super().__init__(options, random)
         self._memories: dict[tuple[str, str], BurstMemory] = {}
-        """By key and id: a container that was started again begins anew."""
+        """Memories by the container's key and id, so that a restarted container begins with a new one."""
         self._has_bursts = False
 
     def on_host(self, event: HostEvent) -> Sequence[Action]:
@@ -68,7 +68,7 @@ class Burst(Handler):
         ]
 
     def may_skip(self) -> bool:
-        """Return whether nobody bursts or is held back, and no count is on its way to a decision."""
+        """Return whether no container bursts or is held back, and no counter of rounds is running."""
         if self.options.token_period_seconds or self._has_bursts:
             return False
         return not any(

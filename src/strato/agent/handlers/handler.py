@@ -1,4 +1,4 @@
-"""The one class that a handler is."""
+"""Base class of handlers."""
 
 from __future__ import annotations
 
@@ -16,39 +16,40 @@ class NoOptions:
 
 
 class Handler:
-    """Decides on events of one node; the agent makes one of each kind and keeps it for as long as the policy does.
+    """Decides on events of one node. The agent creates one instance per handler and keeps it until the policy changes.
 
     Args:
-        options: What the policy says, read into `defaults`' class.
-        random: Seeded.
+        options: The policy's options, as an instance of the class of `defaults`.
+        random: Seeded generator for the handler's draws.
 
-    A handler that raises is skipped for the round. It must not wait, read files or ask the API: it returns actions.
+    A handler that raises is skipped for the round. It must not wait, read files or call the API; it only returns
+    actions.
     """
 
     name: ClassVar[str] = ""
-    """Its key under ``handlers`` in the policy."""
+    """Key of the handler under ``handlers`` in the policy."""
     defaults: ClassVar[Any] = NoOptions()
-    """Its options, a frozen dataclass with a default and a docstring for each field, where the policy says nothing."""
+    """Default options: an instance of a frozen dataclass with a default and a docstring for each field."""
 
     is_usual: ClassVar[bool] = True
-    """Whether it is on where the policy does not name it; one that it names is, unless ``enabled`` is false."""
+    """Whether it is on if the policy does not name it. A named one is on unless ``enabled`` is false."""
 
     def __init__(self, options: Any, random: Random) -> None:
         self.options = options
         self.random = random
 
     def on_container(self, event: ContainerEvent) -> Sequence[Action]:
-        """Return what to do about one container; called for each after `on_host`."""
+        """Return actions on one container; called for each container, after `on_host`."""
         return ()
 
     def on_host(self, event: HostEvent) -> Sequence[Action]:
-        """Return what to do about the host; its containers are in the event."""
+        """Return actions on the host and its containers, which are in the event."""
         return ()
 
     def may_skip(self) -> bool:
-        """Return whether rounds may be left out that would show what the last one showed.
+        """Return whether rounds with the same events as the last one may be skipped.
 
-        Only where they would ask for nothing and leave nothing behind that is decided upon later. A simulation asks
-        after each round; a node's agent leaves none out.
+        True only if such rounds would neither return actions nor change state that later decisions read. Simulations
+        call this after each round; a node's agent never skips rounds.
         """
         return False

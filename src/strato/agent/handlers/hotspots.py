@@ -1,4 +1,4 @@
-"""``hotspots``: a host that stays hot gets less traffic, and for memory no new pods."""
+"""``hotspots``: request less traffic for a host that stays hot; cordon the node if its memory does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from strato.agent.handlers.handler import Handler
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HotspotHandlerOptions:
-    """Options of ``hotspots``; fractions are of the host's CPU, of the link's speed and of the memory."""
+    """Options of ``hotspots``; fractions relate to the host's CPU, the link's speed and the memory."""
 
     cpu_enter: float = CPU.enter
     cpu_leave: float = CPU.leave
@@ -23,10 +23,10 @@ class HotspotHandlerOptions:
     memory_enter: float = MEMORY.enter
     memory_leave: float = MEMORY.leave
     cordon: bool = True
-    """Whether a node whose memory is hot takes no new pods."""
+    """Whether to cordon a node whose memory is hot."""
 
     def problems(self) -> list[tuple[str, str]]:
-        """Return lines that cross."""
+        """Return pairs of lines that are in the wrong order."""
         found = []
         for resource in ("cpu", "network", "memory"):
             enter, leave = getattr(self, f"{resource}_enter"), getattr(self, f"{resource}_leave")
@@ -60,7 +60,7 @@ class Hotspots(Handler):
         super().__init__(options, random)
         self._states: dict[str, HotspotState] = {}
         self._is_settled = False
-        """Whether memory was hot, or cool for long enough, since this process began: nothing is left of one before."""
+        """Whether memory was hot, or cool long enough, since the start: an earlier process's cordon is handled."""
 
     @property
     def levels(self) -> dict[str, ResourceLevel]:
@@ -68,7 +68,7 @@ class Hotspots(Handler):
         return {name: ResourceLevel(level=one.level, since=one.since) for name, one in self._states.items()}
 
     def on_host(self, event: HostEvent) -> Sequence[Action]:
-        """Compare with the lines and report what has become hot or cooled down."""
+        """Compare utilisation with the lines; report resources that have become hot or cooled down."""
         values = {
             "cpu": event.cpu,
             "memory": event.memory,

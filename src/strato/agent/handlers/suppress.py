@@ -1,4 +1,4 @@
-"""``suppress``: cut training containers while the host is overloaded, and give back when it has cooled down."""
+"""``suppress``: lower quotas of training containers while the host is overloaded; restore them once it is cool."""
 
 from __future__ import annotations
 
@@ -28,25 +28,26 @@ class SuppressOptions(SuppressionOptions):
     """Options of ``suppress``."""
 
     rounds: int = 3
-    """For so many rounds running the host must be overloaded. At least 1."""
+    """Consecutive overloaded rounds before containers are cut. At least 1."""
     cool_rounds: int = 12
-    """For so many rounds running it must be below the warning line before CPU is given back. At least 1."""
+    """Consecutive rounds below the warning line before CPU is given back. At least 1."""
     release_step: float = 0.10
     """The most that is given back in a round, as a fraction of the host. Range (0, 1]."""
     wait_rounds: int = 3
     """Rounds between two steps. At least 0."""
     give_way_below: int = 1000
-    """Containers of a priority below also give way to all others on busy CPUs, from the cut until they have their
-    CPU back (``cpu.idle``, before Linux 5.15 the least weight). Those of Guaranteed pods never do."""
+    """Containers of a lower priority are also made idle (``cpu.idle``; before Linux 5.15 the least weight) from the cut
+    until their CPU is given back, except those of Guaranteed pods.
+    """
     evict: bool = True
     """Whether containers of `evict_below` are evicted when the host stays overloaded with nothing left to cut."""
     evict_after_seconds: float = 60.0
-    """For so long it must have."""
+    """How long the host must be overloaded before an eviction."""
     evict_below: int = 100
-    """Only pods of a priority below are evicted."""
+    """Only pods of a lower priority are evicted."""
 
     def problems(self) -> list[tuple[str, str]]:
-        """Return what contradicts itself, as pairs of field and sentence."""
+        """Return contradictions between options, as pairs of field and sentence."""
         found = list(between(self, {"rounds": (1, 1e6), "cool_rounds": (1, 1e6), "wait_rounds": (0, 1e6)}))
         found += between(self, {"min_cores": (0.01, 1e6), "min_request_fraction": (0, 1)})
         found += between(self, {"guaranteed_min_request_fraction": (0, 1), "evict_after_seconds": (0, 1e9)})
@@ -83,7 +84,7 @@ class Suppress(Handler):
         """Since when the host is overloaded with nothing left to cut."""
 
     def on_host(self, event: HostEvent) -> Sequence[Action]:
-        """Cut, give back, or do neither."""
+        """Return cuts while the host is overloaded, releases after it has cooled down."""
         options = self.options
         self._hot_rounds = self._hot_rounds + 1 if event.cpu >= options.overload else 0
         self._cool_rounds = self._cool_rounds + 1 if event.cpu < options.warning else 0
@@ -98,7 +99,7 @@ class Suppress(Handler):
         return self._release(event)
 
     def may_skip(self) -> bool:
-        """Return whether the host is not overloaded and nobody is cut: the first cut starts all counts anew."""
+        """Return whether the host is not overloaded and no container is cut; the first cut resets all counters."""
         return self._hot_rounds == 0 and not self._has_cuts
 
     def _cut(self, event: HostEvent) -> list[Action]:
@@ -106,7 +107,7 @@ class Suppress(Handler):
         below = self.options.give_way_below
         yielding = {one.key for one in event.containers if one.priority < below and not one.is_guaranteed}
         limits = dict(cuts.limits_milli)
-        if cuts.unmet_cores:  # who has nothing left to give at least gives way
+        if cuts.unmet_cores:  # containers that cannot be cut further are at least made idle
             least = floors(event.containers, self.options)
             limits |= {key: limit for key, limit in least.items() if key in yielding and key not in limits}
         actions = [
@@ -136,7 +137,7 @@ class Suppress(Handler):
         return actions
 
     def _evict(self, event: HostEvent) -> list[Action]:
-        """Return the eviction of the pod of lowest priority that uses most; none where none may go."""
+        """Return the eviction of the largest user among the pods of the lowest priority, if any may be evicted."""
         candidates = [
             one
             for one in event.containers

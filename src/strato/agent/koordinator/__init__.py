@@ -1,1 +1,1 @@
-"""The rules by which Koordinator's agent suppresses, bursts and evicts, as alternatives to ours."""
+"""The rules by which Koordinator's agent suppresses, bursts and evicts, as alternatives to Strato's."""

@@ -1,4 +1,4 @@
-"""Koordinator's CPU suppression: best-effort pods share what the others leave of the node up to a threshold.
+"""Koordinator's CPU suppression: best-effort pods share the CPU that others leave, up to a threshold of the node's.
 
 Source: koordinator ``a7a1b76``, koordlet's ``cpusuppress``.
 """
@@ -12,9 +12,9 @@ from strato.kernelstats import CFS_PERIOD_MICROSECONDS
 
 _LEAST_QUOTA_MICROSECONDS = 2_000
 _IGNORED_CHANGE = 0.01
-"""Of the node's CPU: a smaller change is not written."""
+"""Changes smaller than this fraction of the node's CPU are not written."""
 _GROWTH = 0.10
-"""Of the node's CPU: the most a quota grows in one step."""
+"""Largest growth of the quota in one step, as a fraction of the node's CPU."""
 BEST_EFFORT = "BE"
 
 
@@ -31,7 +31,7 @@ class Consumer:
 
 @dataclass(frozen=True, slots=True)
 class NonBestEffort:
-    """What is used besides best-effort pods, in cores."""
+    """CPU used other than by best-effort pods, in cores."""
 
     pods: float
     applications: float
@@ -41,7 +41,7 @@ class NonBestEffort:
 def split_usage(
     node_used: float, node_reserved: float, pods: Iterable[Consumer], applications: Iterable[Consumer]
 ) -> NonBestEffort:
-    """Return what is not best effort, in cores; what nobody is known for, or is reserved, belongs to the system."""
+    """Return the use other than of best-effort pods, in cores; unattributed and reserved CPU counts as the system's."""
     pods, applications = list(pods), list(applications)
     rest = node_used - sum(one.used_cores for one in pods) - sum(one.used_cores for one in applications)
     return NonBestEffort(
@@ -61,11 +61,11 @@ def budget_milli(
 
 
 def next_quota_microseconds(capacity_cores: float, budget: int, current: int) -> int:
-    """Return the quota of the best-effort group per 100 ms: it shrinks at once and grows in steps.
+    """Return the best-effort group's quota in µs per 100 ms, which shrinks at once and grows in steps.
 
     Args:
         capacity_cores: Logical CPUs of the node.
-        budget: Millicores, as `budget_milli` says.
+        budget: Millicores as returned by `budget_milli`.
         current: The quota that is in force, -1 for none.
     """
     node = capacity_cores * CFS_PERIOD_MICROSECONDS

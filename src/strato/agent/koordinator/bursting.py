@@ -1,7 +1,7 @@
-"""Koordinator's CPU burst: how much a container may save up, and how its quota grows while it is throttled.
+"""Koordinator's CPU burst: the time that a container may save up, and the growth of its quota while it is throttled.
 
-Source: koordinator ``a7a1b76``, koordlet's ``cpuburst``. Departure: what a container saves up is never more than its
-quota where that is known, which mainline kernels demand.
+Source: koordinator ``a7a1b76``, koordlet's ``cpuburst``. Departure: a container's burst never exceeds its quota, if
+that is known, as mainline kernels demand.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from strato.agent.koordinator.besteffort import BEST_EFFORT
 from strato.kernelstats import CFS_PERIOD_MICROSECONDS
 
 _COOLING = 0.9
-"""Of the threshold: from here on nothing grows."""
+"""Fraction of the threshold at which quotas stop growing."""
 _GROWTH_PERCENT, _SHRINKAGE_PERCENT = 120, 80
 _EXCLUSIVE = ("LSE", "LSR")
 
 
 class NodeState(StrEnum):
-    """How busy the CPUs are that pods share."""
+    """Load of the CPUs that pods share."""
 
     UNKNOWN = "unknown"
     IDLE = "idle"
@@ -29,29 +29,29 @@ class NodeState(StrEnum):
 
 
 class BurstPolicy(StrEnum):
-    """What may burst."""
+    """Kinds of bursts that are allowed."""
 
     NONE = "none"
     CPU = "cpuBurstOnly"
-    """The kernel's burst."""
+    """The kernel's CFS burst."""
     QUOTA = "cfsQuotaBurstOnly"
-    """The quota itself."""
+    """A raised CFS quota."""
     AUTO = "auto"
     """Both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BurstSettings:
-    """A pod's or node's configuration; None is not set."""
+    """Burst settings of a pod or node; None for settings that are not given."""
 
     policy: BurstPolicy | None = None
     cpu_burst_percent: int | None = None
     quota_burst_percent: int | None = None
     quota_burst_period_seconds: int | None = None
-    """How long a container may use its maximum; negative: without end."""
+    """How long a container may use its maximum; negative: without limit."""
 
     def over(self, node: BurstSettings | None) -> BurstSettings:
-        """Return the node's settings with what is set here."""
+        """Return the node's settings overridden by these."""
         if node is None:
             return self
         own = {name: getattr(self, name) for name in self.__slots__ if getattr(self, name) is not None}
@@ -60,7 +60,7 @@ class BurstSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharingPod:
-    """What a pod takes of the CPUs that pods share."""
+    """A pod's part of the CPUs that pods share."""
 
     qos: str = ""
     request_cores: float = 0.0
@@ -68,7 +68,7 @@ class SharingPod:
 
 
 def node_state(used_cores: float, cpus: int | None, pods: Iterable[SharingPod], threshold_percent: float) -> NodeState:
-    """Return how busy the shared CPUs are; exclusive pods and best-effort ones are left out."""
+    """Return the load of the shared CPUs, without exclusive and best-effort pods."""
     if cpus is None:
         return NodeState.UNKNOWN
     total, used = float(cpus), used_cores
@@ -84,7 +84,7 @@ def node_state(used_cores: float, cpus: int | None, pods: Iterable[SharingPod], 
 
 
 def saved_microseconds(limit_milli: int, settings: BurstSettings, quota: int | None = None) -> int:
-    """Return the kernel's burst of a container, per 100 ms; 0 without a limit or where it is off."""
+    """Return a container's CFS burst in µs per 100 ms; 0 without a limit or if bursts are off."""
     if settings.policy not in (BurstPolicy.CPU, BurstPolicy.AUTO) or limit_milli <= 0:
         return 0
     burst = limit_milli * (settings.cpu_burst_percent or 0) * CFS_PERIOD_MICROSECONDS // 100_000
@@ -97,11 +97,11 @@ def next_quotas(
     """Return the quotas of a pod's containers and its own, in microseconds per 100 ms.
 
     Args:
-        state: Of the shared CPUs.
-        settings: Of the pod.
-        containers: Limit in millicores, quota, throttled part of the last periods, and whether its token bucket
-            allows it to burst, of each.
-        pod_quota: Of the pod; not positive: none, and none then.
+        state: Load of the shared CPUs.
+        settings: Settings of the pod.
+        containers: Each one's limit in millicores, quota, throttled fraction of the last periods, and whether its token
+            bucket allows a burst.
+        pod_quota: The pod's quota; not positive if it has none, which is then kept.
     """
     quotas = []
     for limit_milli, quota, throttled, is_allowed in containers:

@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 _LEAST_CPUS = 2
 _GROWTH = 0.10
-"""Of the node's CPUs: the most a set grows in one step."""
+"""Largest growth of the set in one step, as a fraction of the node's CPUs."""
 
 _LAST_CPU = 65_535
-"""Beyond what any kernel counts."""
+"""Largest CPU number that is accepted, beyond those of any kernel."""
 
 
 class Processor(NamedTuple):
-    """A logical CPU and where it is."""
+    """A logical CPU with its core and NUMA node."""
 
     cpu: int
     core: int
@@ -28,10 +28,10 @@ class Processor(NamedTuple):
 
 
 def parse_cpus(text: str) -> list[int]:
-    """Read the kernel's list format (``0-3,7``).
+    """Parse the kernel's list format (``0-3,7``).
 
     Raises:
-        ValueError: It is something else.
+        ValueError: The text has another format.
     """
     found: set[int] = set()
     for part in filter(None, text.strip().split(",")):
@@ -54,7 +54,7 @@ def format_cpus(cpus: Iterable[int]) -> str:
 
 
 def choose_cpus(count: int, processors: Sequence[Processor]) -> list[int]:
-    """Return so many CPUs in the order of choice, none if there are not enough.
+    """Return ``count`` CPUs in the order of choice; an empty list if there are not enough.
 
     Pairs of one core come first, from one NUMA node after the other, then single CPUs in the same order.
     """
@@ -82,7 +82,7 @@ def choose_cpus(count: int, processors: Sequence[Processor]) -> list[int]:
 
 
 def _first_pair(node: Sequence[Processor]) -> Sequence[Processor]:
-    """Return the first two CPUs of one core; none if there are none."""
+    """Return the first two free CPUs of one core; empty if no core has two."""
     for first, second in pairwise(node):
         if first.core == second.core:
             return first, second
@@ -100,10 +100,10 @@ def next_cpus(
     """Return the set of CPUs of best-effort pods; None leaves the current one.
 
     Args:
-        budget_milli: Millicores they may use.
-        processors: All of the node.
-        current: Their set now; it grows by a tenth of the node at most.
-        shared_exclusive: CPUs of pods that share theirs with best effort (LSR); these give in proportion.
+        budget_milli: Millicores that they may use.
+        processors: All CPUs of the node.
+        current: Their present set, which grows by at most a tenth of the node's CPUs.
+        shared_exclusive: CPUs of pods that share theirs with best-effort ones (LSR); they contribute in proportion.
         unusable: CPUs of exclusive pods (LSE), reserved ones, and the system's own.
     """
     usable = [one for one in processors if one.cpu not in unusable]

@@ -1,7 +1,7 @@
-"""Koordinator's eviction: how much CPU or memory has to be released, which pods go, and when enough has gone.
+"""Koordinator's eviction: compute the CPU or memory to release, order the pods, and evict until enough is released.
 
-Source: koordinator ``a7a1b76``, koordlet's ``cpuevict`` and ``memoryevict``. Departure: a task that others have
-fulfilled evicts nobody.
+Source: koordinator ``a7a1b76``, koordlet's ``cpuevict`` and ``memoryevict``. Departure: a task that earlier tasks have
+fulfilled evicts no pod.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ REAL_LIMIT, ALLOCATABLE = "realLimit", "allocatable"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Satisfaction:
-    """Lines between which best-effort pods get what they ask for, in percent; None is not set."""
+    """Thresholds, in percent, on how far the requests of best-effort pods are satisfied; None if not set."""
 
     lower_percent: int | None = None
     upper_percent: int | None = None
     used_percent: int | None = None
-    """How much of their limit they must use before any is evicted."""
+    """Percentage of their limit that they must use before any is evicted."""
 
     def problem(self) -> str:
-        """Return what is wrong with the lines; empty: nothing."""
+        """Return the problem of the thresholds; empty if there is none."""
         if self.lower_percent is None or self.upper_percent is None:
             return "lower and upper percent must both be set"
         if not 0 < self.lower_percent <= _MOST_LOWER_PERCENT:
@@ -41,10 +41,10 @@ class Satisfaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestEffortUse:
-    """What best-effort pods use, may use and ask for, in millicores."""
+    """Use, limit and requests of best-effort pods, in millicores."""
 
     count: int
-    """Samples behind it."""
+    """Number of samples."""
     limit_milli: float
     used_milli: float
     request_milli: float
@@ -59,15 +59,15 @@ def milli_to_satisfy(
     interval_seconds: int,
     allocatable_milli: float | None = None,
 ) -> int:
-    """Return the requests to release, in millicores, so that the rest gets its share; 0 releases nothing.
+    """Return the millicores of requests to release so that the remaining ones are satisfied; 0 for none.
 
     Args:
-        lines: Valid ones.
-        mean: Over the window.
-        current: Now; None counts like the mean.
-        window_seconds: Length of the window.
-        interval_seconds: Between two samples.
-        allocatable_milli: What counts instead of the limit, where it is not None.
+        lines: Valid thresholds.
+        mean: Mean over the window.
+        current: Present measurement; None uses the mean.
+        window_seconds: Length of the window in seconds.
+        interval_seconds: Interval of samples.
+        allocatable_milli: Used in place of the limit unless None.
     """
     if mean.count * interval_seconds < window_seconds // 3:
         return 0
@@ -91,13 +91,13 @@ def _to_satisfy(lines: Satisfaction, use: BestEffortUse, allocatable_milli: floa
 
 
 def amount_over_threshold(capacity: int, used: float, threshold_percent: int, lower_percent: int | None = None) -> int:
-    """Return how much is to be released of CPU (millicores) or memory (bytes); whole percents count.
+    """Return the amount of CPU (millicores) or memory (bytes) to release, computed in whole percents.
 
     Args:
-        capacity: Of the node.
-        used: Of it.
-        threshold_percent: From here on.
-        lower_percent: Down to here; None: two less than the threshold.
+        capacity: Capacity of the node.
+        used: Used amount.
+        threshold_percent: Use at which pods are evicted.
+        lower_percent: Use to be reached; None: two less than the threshold.
     """
     percent = int(used) * 100 // capacity if capacity > 0 else 0
     lower = threshold_percent - _BUFFER_PERCENT if lower_percent is None else lower_percent
@@ -112,13 +112,13 @@ class Candidate:
     qos: str = ""
     priority: int = 0
     label_priority: int | None = None
-    """Of the label ``koordinator.sh/priority``; None: the pod's."""
+    """Value of the label ``koordinator.sh/priority``; None uses the pod's priority."""
     eviction_priority: str = ""
-    """Of its annotation; what is no number counts as 0."""
+    """Text of its annotation; a text that is no number counts as 0."""
     used: int = 0
-    """Millicores or bytes."""
+    """Used millicores or bytes."""
     request: Mapping[str, int] = field(default_factory=dict)
-    """By resource name."""
+    """Requests by resource name."""
 
 
 def amounts_over_allocatable(
@@ -129,7 +129,7 @@ def amounts_over_allocatable(
     lower_percent: int,
     priority_threshold: int,
 ) -> dict[str, int]:
-    """Return the requests to release of each resource that low-priority pods ask too much of."""
+    """Return the requests to release, for each resource of which low-priority pods request too much."""
     requested: dict[str, int] = {}
     for pod in pods:
         if pod.priority <= priority_threshold:
@@ -151,8 +151,8 @@ def best_effort_victims(pods: Iterable[Candidate], resource: str = "") -> list[C
     """Return best-effort pods in the order of eviction: priority ascending, then use, or use by request, descending.
 
     Args:
-        pods: All of the node.
-        resource: By whose request use is divided; empty: it is not.
+        pods: All pods of the node.
+        resource: Name of the resource whose request divides the use; empty for plain use.
     """
 
     def weight(pod: Candidate) -> float:
@@ -163,7 +163,7 @@ def best_effort_victims(pods: Iterable[Candidate], resource: str = "") -> list[C
 
 
 def victims_by_priority(pods: Iterable[Candidate], priority_threshold: int) -> list[Candidate]:
-    """Return pods up to a priority in the order of eviction: what users say, priority, its label, then use."""
+    """Return pods up to a priority in the order of eviction: by users' annotation, priority, its label, then use."""
 
     def order(pod: Candidate) -> tuple[int, int, int, int]:
         label = pod.priority if pod.label_priority is None else pod.label_priority
@@ -184,7 +184,7 @@ class ReleaseTask:
     """Amounts to release by evicting pods in an order."""
 
     target: str
-    """``used`` or ``request``: what counts as released of a pod."""
+    """``used`` or ``request``: which amount of an evicted pod counts as released."""
     need: Mapping[str, int]
     """By resource."""
     order: Sequence[str]
@@ -194,11 +194,11 @@ class ReleaseTask:
 def carry_out(
     tasks: Sequence[ReleaseTask], releases: Mapping[str, Mapping[str, Mapping[str, int]]]
 ) -> tuple[list[str], dict[str, dict[str, int]]]:
-    """Return who is evicted, and what that releases by target and resource.
+    """Return the pods to evict, and the amounts that this releases, by target and resource.
 
     Args:
-        tasks: In their order; each begins with what the ones before have released.
-        releases: What a pod's eviction releases, by its name, target and resource.
+        tasks: Tasks in order; amounts released by earlier ones count for later ones.
+        releases: Amounts that a pod's eviction releases, by pod name, target and resource.
     """
     wanted = {(task.target, resource) for task in tasks for resource, need in task.need.items() if need > 0}
     evicted: list[str] = []

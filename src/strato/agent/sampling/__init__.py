@@ -1,1 +1,1 @@
-"""What the host and its containers use: the kernel's files, read once a second, and the last quarter of an hour."""
+"""Measure the use of the host and its containers from the kernel's files, once a second; keep 15 minutes of samples."""

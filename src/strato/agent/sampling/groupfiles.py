@@ -1,4 +1,4 @@
-"""The files of one container's control group: what it has used, and the quota that it is held to."""
+"""Read and write files of a container's control group: CPU counters, quota, memory and pressure."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ from strato.kernelstats import CFS_PERIOD_MICROSECONDS, LEAST_QUOTA_MICROSECONDS
 
 @dataclass(frozen=True, slots=True)
 class CpuCounters:
-    """What has been counted of a group's CPU since it was made."""
+    """CPU counters of a group since its creation."""
 
     used_seconds: float
     periods: int = 0
     throttled: int = 0
-    """Periods in which it was throttled."""
+    """Number of periods in which it was throttled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What the kernel holds a group to."""
+    """The CPU quota of a group."""
 
     milli: int | None
-    """Millicores; None: no quota."""
+    """The quota in millicores; None without one."""
     period_microseconds: int = CFS_PERIOD_MICROSECONDS
     burst_microseconds: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What a group holds now, and how much it waits."""
+    """Memory, pressure and disk traffic of a group."""
 
     memory_bytes: int = 0
-    """Its working set."""
+    """Working set in bytes."""
     cpu_pressure: float = 0.0
-    """Fraction of the last 10 s in which something of it waited; 0 in version 1, which does not count it."""
+    """Fraction of the last 10 s in which a task of it waited for a CPU; 0 in version 1, which does not measure it."""
     memory_pressure: float = 0.0
     disk_bytes: int = 0
-    """Read and written since it was made; 0 in version 1."""
+    """Bytes read and written since its creation; 0 in version 1."""
 
 
 def read_cpu(group: Group) -> CpuCounters:
     """Return a group's counters.
 
     Raises:
-        OSError, ValueError: They cannot be read: the group has gone.
+        OSError, ValueError: They cannot be read, for example because the group is gone.
     """
     stat = kernelstats.read_pairs(os.path.join(group.cpu, "cpu.stat"))
     if group.is_unified:
@@ -70,7 +70,7 @@ def read_quota(group: Group) -> Quota:
         quota = kernelstats.read_text(os.path.join(group.cpu, "cpu.cfs_quota_us")).strip()
         period = kernelstats.read_text(os.path.join(group.cpu, "cpu.cfs_period_us"))
     burst = 0
-    with contextlib.suppress(OSError, ValueError):  # kernels before 5.14 have none
+    with contextlib.suppress(OSError, ValueError):  # kernels before 5.14 have no burst file
         burst = int(kernelstats.read_text(_burst_file(group)))
     length = int(period or CFS_PERIOD_MICROSECONDS)
     if length <= 0:
@@ -79,12 +79,12 @@ def read_quota(group: Group) -> Quota:
 
 
 def write_quota(group: Group, milli: int | None) -> Quota:
-    """Set a group's quota and return what the kernel says it is now; its period is kept.
+    """Set a group's quota, keeping its period; return the quota that the kernel then reports.
 
-    What the group may save up is lowered first where it would be more than the quota, which the kernel refuses.
+    If the group's burst would exceed the quota, which the kernel refuses, the burst is lowered first.
 
     Raises:
-        OSError, ValueError: The kernel refuses, or the group has gone.
+        OSError, ValueError: The kernel refuses, or the group is gone.
     """
     before = read_quota(group)
     period = before.period_microseconds
@@ -99,7 +99,7 @@ def write_quota(group: Group, milli: int | None) -> Quota:
 
 
 def read_holdings(group: Group) -> Holdings:
-    """Return what a group holds; what the kernel does not count is 0."""
+    """Return a group's memory, pressure and disk traffic; values that the kernel does not measure are 0."""
     memory, disk = 0, 0
     pressures = [0.0, 0.0]
     with contextlib.suppress(OSError, ValueError):

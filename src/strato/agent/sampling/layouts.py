@@ -1,4 +1,4 @@
-"""Where the control groups of a node's pods and containers are: those of our own node, and those of a kubelet."""
+"""Find the control groups of a node's pods and containers, for Strato's own node and for kubelets."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ _UNIFIED = "unified"
 
 
 class Group(NamedTuple):
-    """The directories of one control group; those of version 2 are the same."""
+    """The directories of one control group, one per controller; in version 2 all are the same."""
 
     cpu: str
     accounting: str
     memory: str
     is_unified: bool
     network: str = ""
-    """Where network classes are; empty: the node has none."""
+    """Directory of the controller ``net_cls``; empty if the node has none."""
 
 
 class Layout(Protocol):
-    """Knows the directories of pods and containers."""
+    """Finds the control groups of pods and containers."""
 
     def pod(self, uid: str, qos: str) -> Group | None:
-        """Return a pod's group; None: the node has none that can be written."""
+        """Return a pod's group; None if the node has no writable groups."""
 
     def container(self, uid: str, qos: str, name: str, container_id: str) -> Group | None:
-        """Return a container's group; None likewise."""
+        """Return a container's group; None if the node has no writable groups."""
 
     def best_effort(self) -> Group | None:
-        """Return the group of all best-effort pods; None: there is none, or it cannot be read."""
+        """Return the group of all best-effort pods; None if there is none or it cannot be read."""
 
     def all_pods(self) -> Group | None:
-        """Return the group of all pods; None likewise."""
+        """Return the group of all pods; None if there is none or it cannot be read."""
 
 
 class SandboxLayout:
-    """Our own node: one group per hierarchy, in it one per pod, in it one per container's name.
+    """Layout of Strato's own node: one group per hierarchy, in it one per pod, in it one per container name.
 
     Args:
-        note: The file in which the node notes its groups.
+        note: The file in which the node stores the paths of its groups.
     """
 
     def __init__(self, note: str) -> None:
@@ -57,7 +57,7 @@ class SandboxLayout:
         return self._group(f"{uid}/{name}")
 
     def best_effort(self) -> Group | None:
-        """Return None: pods of all classes are beside each other."""
+        """Return None: pods of all QoS classes are in the same group."""
         return None
 
     def all_pods(self) -> Group | None:
@@ -86,12 +86,12 @@ class SandboxLayout:
 
 
 class KubeletLayout:
-    """A kubelet's: ``kubepods``, the QoS class, the pod, the container's id.
+    """Layout of a kubelet: ``kubepods``, the QoS class, the pod, the container's id.
 
     Args:
-        root: Where control groups are mounted, usually ``/sys/fs/cgroup``.
+        root: Mount point of control groups, usually ``/sys/fs/cgroup``.
         parent: The kubelet's ``--cgroup-root``; empty is none.
-        systemd: Whether systemd makes the groups; None looks for its slices.
+        systemd: Whether systemd manages the groups; None detects it by its slices.
     """
 
     _SCOPES = ("cri-containerd-", "docker-", "crio-")
@@ -147,6 +147,6 @@ class KubeletLayout:
 
 
 def _slices(parts: Sequence[str]) -> list[str]:
-    """Return the directories of a systemd slice: each names all that are above it."""
+    """Return the directories of a systemd slice, whose names each contain those of all parents."""
     escaped = [part.removesuffix(".slice").replace("-", "_") for part in parts]
     return ["-".join(escaped[: depth + 1]) + ".slice" for depth in range(len(escaped))]

@@ -1,4 +1,4 @@
-"""The last quarter of an hour of one container or of the host, sample by sample, in a few bytes each."""
+"""Ring buffers of the samples of the last 15 minutes, for one container or the host, in a few bytes per sample."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from array import array
 from collections.abc import Iterator
 
 LENGTH = 900
-"""Samples: 15 minutes of one a second."""
+"""Number of samples: 15 minutes at one per second."""
 
 
 class Ring:
-    """So many values of one kind with their instants; the oldest go first.
+    """Ring buffer of values with their instants; a new one replaces the oldest when it is full.
 
     Args:
-        length: The most it holds. What is never reached costs nothing.
+        length: Its capacity; memory is allocated only for samples that exist.
     """
 
     __slots__ = ("_length", "_next", "_times", "_values")
@@ -25,7 +25,7 @@ class Ring:
         self._next = 0
 
     def add(self, at: float, value: float) -> None:
-        """Take a sample; instants must not go back."""
+        """Add a sample; instants must not decrease."""
         if len(self._values) < self._length:
             self._times.append(at)
             self._values.append(value)
@@ -44,7 +44,7 @@ class Ring:
             yield self._times[place], self._values[place]
 
     def mean_since(self, since: float) -> float | None:
-        """Return the mean of what was sampled after an instant; None without a sample."""
+        """Return the mean of the samples after an instant; None without any."""
         total, count = 0.0, 0
         for at, value in self.newest():
             if at <= since:

@@ -1,4 +1,4 @@
-"""Samples the host and its containers; a reading that is missing or makes no sense is left out, never invented."""
+"""Sample the host and its containers; missing or implausible measurements are left out, never estimated."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from strato.agent.sampling.layouts import Group
 from strato.agent.sampling.rings import Ring
 
 _LONGEST_GAP = 3
-"""Intervals: what was measured over a longer one says nothing about now."""
+"""Longest gap between two samples, in intervals; a mean over a longer one does not describe the present."""
 _SHORTEST_GAP_SECONDS = 3.0
-"""Less is never too long: the agent itself has to wait for a CPU on an overloaded host, and must act there."""
+"""Shorter gaps are always accepted: on an overloaded host the agent itself waits for a CPU, and must still act."""
 _BITS_PER_BYTE = 8
 _MEGA = 1_000_000
 
 
 @dataclass(slots=True)
 class ContainerSamples:
-    """One container."""
+    """Samples of one container."""
 
     group: Group
     cpu: Ring = field(default_factory=Ring)
-    """Cores."""
+    """CPU use in cores."""
     throttled_ratio: float = 0.0
-    """Of the last interval."""
+    """Fraction of throttled periods in the last interval."""
     quota: Quota = field(default_factory=lambda: Quota(None))
     holdings: Holdings = field(default_factory=Holdings)
     counters: tuple[float, CpuCounters] | None = None
@@ -35,7 +35,7 @@ class ContainerSamples:
 
 @dataclass(slots=True)
 class HostSamples:
-    """The machine; all rings hold fractions."""
+    """Samples of the host; all rings hold fractions."""
 
     cpu: Ring = field(default_factory=Ring)
     memory: Ring = field(default_factory=Ring)
@@ -51,8 +51,8 @@ class Sampler:
     Args:
         cpus: Logical CPUs of the host.
         interval_seconds: How often it is called.
-        proc: Where ``/proc`` is.
-        sys: Where ``/sys`` is.
+        proc: Mount point of procfs.
+        sys: Mount point of sysfs.
     """
 
     def __init__(self, cpus: float, interval_seconds: float, proc: str = "/proc", sys: str = "/sys") -> None:
@@ -63,14 +63,14 @@ class Sampler:
         self.containers: dict[str, ContainerSamples] = {}
         self._last_at: float | None = None
         self.has_gap = True
-        """Whether the last interval was too long for a decision; so is the first."""
+        """Whether the last interval was too long for a decision; true before the second sample."""
 
     def sample(self, at: float, groups: Mapping[str, Group]) -> None:
-        """Read everything that is decided upon every second.
+        """Read the counters that are sampled every second.
 
         Args:
             at: Monotonic seconds.
-            groups: Of all containers that run, by key; others are forgotten.
+            groups: Groups of all running containers, by key; samples of others are dropped.
         """
         longest = max(_LONGEST_GAP * self.interval_seconds, _SHORTEST_GAP_SECONDS)
         self.has_gap = self._last_at is None or at - self._last_at > longest
@@ -93,20 +93,20 @@ class Sampler:
     def _sample_container(self, known: ContainerSamples, at: float, longest: float) -> None:
         try:
             now = read_cpu(known.group)
-        except (OSError, ValueError):  # it has ended, or has not begun
+        except (OSError, ValueError):  # the container has ended, or has not started
             known.counters = None
             return
         if known.counters is not None and 0 < at - known.counters[0] <= longest:
             before = known.counters[1]
             used = (now.used_seconds - before.used_seconds) / (at - known.counters[0])
             periods = now.periods - before.periods
-            if used >= 0 and periods >= 0:  # otherwise the container was started again in the same group
+            if used >= 0 and periods >= 0:  # decreased counters mean that the container restarted in the same group
                 known.cpu.add(at, used)
                 known.throttled_ratio = max(0, now.throttled - before.throttled) / periods if periods else 0.0
         known.counters = (at, now)
 
     def sample_slowly(self, at: float) -> None:
-        """Read what is needed once a round: quotas, memory, pressure and the network."""
+        """Read what is only needed once per round: quotas, memory, pressure and network traffic."""
         for known in self.containers.values():
             with contextlib.suppress(OSError, ValueError):
                 known.quota = read_quota(known.group)
@@ -132,7 +132,7 @@ class Sampler:
         self.host.send.add(at, send)
 
     def _link_bytes_per_second(self, name: str) -> float:
-        """Return a real link's speed; 0 for others, and where the driver does not say."""
+        """Return the speed of a physical link; 0 for virtual ones, or if the driver does not report it."""
         with contextlib.suppress(OSError, ValueError):
             return max(0, int(kernelstats.read_text(f"{self._sys}/class/net/{name}/speed"))) * _MEGA / _BITS_PER_BYTE
         return 0.0

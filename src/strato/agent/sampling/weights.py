@@ -1,8 +1,8 @@
-"""How much of a busy CPU a control group gets beside others, and how it is made to give way to all of them.
+"""The CPU weight of a control group, and how a group is made idle, so that it runs only when no other group wants to.
 
-Linux 5.15 and later have ``cpu.idle``: who is of such a group runs when nobody else wants to, and is taken off the CPU
-at once when somebody does. A quota alone cannot do that: until it is used up, all others have to wait in turn.
-Before, the least weight comes closest.
+Linux 5.15 and later have ``cpu.idle``: tasks of an idle group run only when no others want to, and are preempted at
+once by others. A quota cannot do that: until it is used up, other tasks wait for their turn. On older kernels the least
+weight comes closest.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LEAST_SHARES, _LEAST_WEIGHT = 2, 1
 
 
 def read_weight(group: Group) -> int | None:
-    """Return a group's shares, or weight in version 2; None: it gives way already, or cannot be read."""
+    """Return a group's shares, or weight in version 2; None if it is idle already or cannot be read."""
     try:
         return None if gives_way(group) else int(read_text(_weight_file(group)))
     except (OSError, ValueError):
@@ -25,10 +25,10 @@ def read_weight(group: Group) -> int | None:
 
 
 def gives_way(group: Group) -> bool:
-    """Tell whether a group runs only when nobody else wants to.
+    """Return whether a group is idle: it runs only when no other group wants to.
 
     Raises:
-        OSError, ValueError: Nothing says so: the group has gone, or has no CPU controller.
+        OSError, ValueError: It cannot be read: the group is gone, or has no CPU controller.
     """
     if os.path.exists(_idle_file(group)):
         return read_text(_idle_file(group)).strip() == "1"
@@ -36,7 +36,7 @@ def gives_way(group: Group) -> bool:
 
 
 def give_way(group: Group) -> None:
-    """Let a group run only when nobody else wants to.
+    """Make a group idle, so that it runs only when no other group wants to.
 
     Raises:
         OSError, ValueError: The kernel refuses, or the group has gone.
@@ -50,7 +50,7 @@ def give_way(group: Group) -> None:
 
 
 def take_part(group: Group, weight: int) -> None:
-    """Let a group compete with others again, with the weight that it had.
+    """Make a group compete with others again, with its former weight.
 
     Raises:
         OSError, ValueError: The kernel refuses, or the group has gone.
@@ -58,7 +58,7 @@ def take_part(group: Group, weight: int) -> None:
     if not gives_way(group):
         return
     if os.path.exists(_idle_file(group)):
-        _write(_idle_file(group), "0")  # while it says 1, no weight can be set
+        _write(_idle_file(group), "0")  # no weight can be set while the file has 1
     with contextlib.suppress(ValueError):
         if int(read_text(_weight_file(group))) == weight:
             return

@@ -1,5 +1,5 @@
-"""What Volcano's own node agent does, under the same names: offline pods beside online ones, resources lent to them.
+"""The functions of Volcano's node agent, under the same names: offline pods beside online ones, on lent resources.
 
-The ConfigMap ``volcano-agent-configuration`` and the node's labels say what is on; annotations of pods say whom it
-concerns. Decisions are pure, a file each; `colocation` reads, asks them, and acts.
+The ConfigMap ``volcano-agent-configuration`` and the node's labels enable functions; annotations of pods choose the
+pods. Decisions are pure functions, one file each; `colocation` measures, calls them, and acts.
 """

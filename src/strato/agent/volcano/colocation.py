@@ -1,6 +1,7 @@
-"""Runs Volcano's agent functions on one node: reads its configuration, looks every 10 s, decides, and acts.
+"""Run Volcano's agent functions on one node: read the configuration; every 10 s measure, decide and act.
 
-It shares the agent's pods, samples and owner of quotas, but not its loop: no call to the API here delays a suppression.
+It shares the agent's pods, samples and quota writer, but has a task of its own, so that its API calls delay no
+suppression.
 """
 
 from __future__ import annotations
@@ -60,24 +61,24 @@ _log = logging.getLogger(__name__)
 ROUND_SECONDS: Final = 10.0
 _STEP_SECONDS: Final = 1.0
 UNSUPPORTED: Final = "NetworkQoSUnsupported"
-"""Reason of the event on a node that cannot hold offline pods to a bandwidth."""
+"""Reason of the event on a node that cannot limit the bandwidth of offline pods."""
 _TYPES: Final = "volcano.sh/oversubscription-types"
-"""Annotation of the node, in the place of ``overSubscriptionTypes``."""
+"""Annotation of the node that overrides ``overSubscriptionTypes``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColocationOptions:
-    """Options of one agent, as the flags of Volcano's have them."""
+    """Options of one agent, named as the flags of Volcano's."""
 
     features: frozenset[Feature] = DEFAULT_FEATURES
-    """What it may do at all."""
+    """Features that the configuration may enable."""
     ratio_percent: int = 60
-    """How much of what is left is lent. Above 0."""
+    """Percentage of unused resources that is lent. Above 0."""
     include_system_usage: bool = False
-    """Whether what the machine's other processes use counts as used."""
+    """Whether the use of the machine's processes outside of pods counts."""
     names: ResourceNames = DEFAULT_NAMES
     own_pod: tuple[str, str] = ("", "")
-    """Namespace and name of the agent's pod, which has the events about the configuration; empty: the ConfigMap has."""
+    """Namespace and name of the agent's pod, on which configuration events are reported; empty: on the ConfigMap."""
 
 
 DEFAULT_COLOCATION: Final = ColocationOptions()
@@ -85,7 +86,7 @@ DEFAULT_COLOCATION: Final = ColocationOptions()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReadings:
-    """What the agent knows of its node anyway."""
+    """Parts of the agent that the colocation functions share."""
 
     sampler: Sampler
     layout: Layout
@@ -93,16 +94,16 @@ class NodeReadings:
 
 
 class Colocation:
-    """See the module.
+    """Runs Volcano's agent functions on one node.
 
     Args:
-        cluster: Of the node.
-        informers: Of the agent; those of pods and of the node are its own.
-        where: The node's name, and the namespace of the ConfigMap.
-        options: Of this agent.
-        readings: The agent's.
-        events: Likewise.
-        metrics: Where the metric is registered.
+        cluster: The node's cluster.
+        informers: The agent's, among them those of the node and its pods.
+        where: Name of the node, and namespace of the ConfigMap.
+        options: Options of this agent.
+        readings: Shared parts of the agent.
+        events: The agent's recorder of events.
+        metrics: Registry for the metric.
     """
 
     def __init__(
@@ -127,7 +128,7 @@ class Colocation:
             "volcano_agent_oversubscription_resource_quantity", "Resources lent to offline pods", ("node", "resource")
         )
         self._source: tuple[str, tuple[tuple[str, str], ...]] | None = None
-        """What the configuration in force, or refused last, was read from."""
+        """Text and labels from which the configuration in force, or the one refused last, was read."""
         self.config = ColocationConfig()
         self.active: frozenset[Feature] = frozenset()
         self._lending = Lending()
@@ -135,26 +136,26 @@ class Colocation:
         self._cpu, self._best_effort = CpuUse(), CpuUse()
         self._throttle_milli = -1
         self._was_relabelled = False
-        """Whether the label was taken off because the section is off, so that it comes back with it."""
+        """Whether the label was removed because its section is off, so that it is restored with the section."""
         self._done: dict[str, tuple[str, int]] = {}
-        """By the pod's uid: the version that was written last, and how many containers ran."""
+        """Resource version and number of running containers at the last write of each pod's groups, by uid."""
         self._reported: set[tuple[str, str]] = set()
-        """Pod or node, and reason, of what is said once."""
+        """Pod or node, and reason, of events that are reported once."""
         self._looked_at: float | None = None
 
     @property
     def class_quota_milli(self) -> int | None:
-        """Return the quota of all best-effort pods together that is wanted; None: none is."""
+        """Return the wanted quota of all best-effort pods together; None for no quota."""
         if Feature.CPU_THROTTLE not in self.active or self._throttle_milli < 0:
             return None
         return quota_milli(self._throttle_milli)
 
     async def step(self, running: Mapping[str, ContainerFacts], now: float) -> None:
-        """Bring pods that have changed up to date, and every 10 s everything.
+        """Update the groups of changed pods; every 10 s update everything.
 
         Args:
-            running: The containers that run, by key.
-            now: Monotonic seconds, on the sampler's clock.
+            running: Running containers by key.
+            now: Present time in monotonic seconds, on the sampler's clock.
         """
         node = self._nodes.get(("", self._node))
         if node is None:
@@ -167,7 +168,7 @@ class Colocation:
             await self._look(node, running, now, now - ROUND_SECONDS if since is None else since)
 
     async def _refresh(self, node: Node, running: Mapping[str, ContainerFacts]) -> None:
-        """Take the ConfigMap's configuration if it is another one; a wrong one is reported, and the old one stays."""
+        """Apply the ConfigMap's configuration if it has changed; report an invalid one, and keep the old one."""
         config = self._configs.get((self._namespace, CONFIGMAP))
         text = config.data.get(KEY, "") if config is not None else default_text()
         labels = node.metadata.labels or {}
@@ -197,7 +198,7 @@ class Colocation:
         if self._was_relabelled and found.lending.enable:
             self._was_relabelled = not await self._writer.label(lends=True)
         if Feature.OVERSUBSCRIPTION in before - self.active and found.labels.node_over_subscription_enable:
-            self._was_relabelled = await self._writer.label(lends=False)  # the section is off, not the label
+            self._was_relabelled = await self._writer.label(lends=False)  # the section is off although the label is on
         if Feature.OVERSUBSCRIPTION not in self.active:
             self._lending = Lending()
         if Feature.CPU_THROTTLE not in self.active:
@@ -217,7 +218,7 @@ class Colocation:
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {KEY: default_text()}}
         try:
             await self._cluster.create(catalog.CONFIGMAP, body, self._namespace)
-        except AlreadyExists:  # another node's agent was faster
+        except AlreadyExists:  # another node's agent has created it
             return
         except ApiError as error:
             _log.warning("configuration not created, the defaults hold: %s", error)
@@ -242,7 +243,7 @@ class Colocation:
         self._readings.groups.forget(by_pod)
 
     def _write_pod(self, own: Sequence[ContainerFacts]) -> list[tuple[str, str]]:
-        """Write what concerns one pod; return reasons and texts of what is to be reported. Called in a thread."""
+        """Write one pod's control groups; return reasons and texts of events to report. Called in a thread."""
         groups, active, names, pod = self._readings.groups, self.active, self._options.names, own[0].pod
         level, annotations = qos_level(pod), pod.metadata.annotations or {}
         containers = _containers(pod)
@@ -260,7 +261,7 @@ class Colocation:
             files += memory_files(containers, level, ratios, names) if ratios is not None else []
         groups.write(own, files)
         burst = wants_burst(annotations) if Feature.CPU_BURST in active else None
-        if burst is not None:  # of the quotas that hold now, those just written among them
+        if burst is not None:  # computed from the quotas now in force, including those just written
             quotas, of_pod = groups.quotas(own)
             groups.write(own, burst_files(burst, quotas, of_pod, unified=is_unified))
         if Feature.CPU_QOS in active:
@@ -276,7 +277,7 @@ class Colocation:
         return reports
 
     async def _look(self, node: Node, running: Mapping[str, ContainerFacts], now: float, since: float) -> None:
-        """Decide on what is lent, on pressure and on the quota of best-effort pods."""
+        """Measure, and decide on lent resources, evictions and the quota of best-effort pods."""
         pods = list({one.pod.metadata.uid: one.pod for one in running.values()}.values())
         group = self._readings.layout.all_pods()
         pods_milli = self._cpu.milli(group, now)
@@ -319,7 +320,7 @@ class Colocation:
             self._metric.labels(self._node, names.of(name)).set(amount)
 
     async def _end_lending(self, node: Node, pods: Sequence[Pod]) -> None:
-        """Take back what is lent, if anything is: from the node, and from the offline pods that still use it."""
+        """Stop lending: remove the node's lent resources and, if evictions are active, evict the pods that use them."""
         names = self._options.names
         lent = [name for name in (names.cpu, names.memory) if name in node.status.capacity]
         if not lent and Feature.OVERSUBSCRIPTION not in self._options.features:
@@ -333,7 +334,7 @@ class Colocation:
             await self._writer.evict(one, "Evict offline pod due to node overSubscription is turned off")
 
     async def _relieve(self, node: Node, pods: Sequence[Pod], percents: Mapping[str, float]) -> None:
-        """Evict an offline pod for each resource that is short, and let others come back once nothing is."""
+        """Evict an offline pod for each resource that is short; remove the taint once none is."""
         if Feature.EVICTION not in self.active:
             return
         marks = watermarks(self.config.evicting.marks, node.metadata.annotations or {})
@@ -370,14 +371,14 @@ class Colocation:
             self._throttle_milli = found
 
     def _alone(self, running: Mapping[str, ContainerFacts], since: float) -> tuple[int, float]:
-        """Return the millicores that containers with CPUs of their own have, and use."""
+        """Return the millicores that containers with exclusive CPUs have, and those they use."""
         own = [one for one in running.values() if one.has_exclusive_cpus and not is_offline(one.pod)]
         samples = [self._readings.sampler.containers.get(one.key) for one in own]
         means = [one.cpu.mean_since(since) or 0.0 for one in samples if one is not None]
         return sum(one.request_milli for one in own), sum(means) * 1000
 
     def _of_machine(self, since: float) -> dict[str, float | None]:
-        """Return what all processes of the machine use."""
+        """Return the CPU and memory used by all processes of the machine."""
         sampler = self._readings.sampler
         mean = sampler.host.cpu.mean_since(since)
         found: dict[str, float | None] = {CPU: None if mean is None else mean * sampler.cpus * 1000, MEMORY: None}
@@ -388,7 +389,7 @@ class Colocation:
         return found | {MEMORY: memory.total - memory.available}
 
     def _event_object(self, config: ConfigMap | None, node: Node) -> Mapping[str, object] | ConfigMap | Node:
-        """Return the object that has the events about the configuration."""
+        """Return the object on which events about the configuration are reported."""
         namespace, name = self._options.own_pod
         if name:
             return {"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": namespace, "name": name}}
@@ -409,7 +410,7 @@ def _by_pod(running: Mapping[str, ContainerFacts]) -> dict[str, list[ContainerFa
 
 
 def _containers(pod: Pod) -> list[Container]:
-    """Return the containers that run beside each other, sidecars among them."""
+    """Return the containers that run at the same time, including sidecars."""
     return [*(one for one in pod.spec.init_containers if one.restart_policy == "Always"), *pod.spec.containers]
 
 

@@ -1,4 +1,4 @@
-"""The ConfigMap ``volcano-agent-configuration``: what is on, and its lines, for all nodes and for some."""
+"""The ConfigMap ``volcano-agent-configuration``: enabled functions and thresholds, for all nodes and for some."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MOST_PERCENT: Final = 1000
 
 
 class Feature(StrEnum):
-    """What can be supported by an agent, as ``--supported-features`` names it."""
+    """Feature of an agent, as ``--supported-features`` names it."""
 
     CPU_QOS = "CPUQoS"
     CPU_BURST = "CPUBurst"
@@ -48,7 +48,7 @@ DEFAULT_FEATURES: Final = frozenset((Feature.OVERSUBSCRIPTION, Feature.EVICTION,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switch:
-    """A section that is only on or off."""
+    """A section with only a switch."""
 
     enable: bool = False
     """Whether it is on, on nodes with one of the labels."""
@@ -56,12 +56,12 @@ class Switch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLabels:
-    """``nodeLabelConfig``: written by others for us to read, and overruled by the node's labels."""
+    """``nodeLabelConfig``: defaults for nodes without the labels, which override it."""
 
     node_colocation_enable: bool = True
-    """Whether the node has offline pods beside online ones."""
+    """Whether the node runs offline pods beside online ones."""
     node_over_subscription_enable: bool = False
-    """Whether it also lends them what others leave."""
+    """Whether the node also lends its unused resources to offline pods."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,15 +69,15 @@ class NetworkQos:
     """``networkQosConfig``: percents of the node's bandwidth."""
 
     enable: bool = False
-    """Whether offline pods are held to a bandwidth."""
+    """Whether the bandwidth of offline pods is limited."""
     online_bandwidth_watermark_percent: int = 80
-    """From here on, online pods need it for themselves. Range [1, 1000]."""
+    """Use by online pods at which offline pods get the low bandwidth. Range [1, 1000]."""
     offline_low_bandwidth_percent: int = 10
-    """What offline pods get then. Range [1, offlineHighBandwidthPercent]."""
+    """Bandwidth of offline pods at or above the watermark. Range [1, offlineHighBandwidthPercent]."""
     offline_high_bandwidth_percent: int = 40
-    """What they get otherwise. Range [offlineLowBandwidthPercent, 1000]."""
+    """Bandwidth of offline pods below the watermark. Range [offlineLowBandwidthPercent, 1000]."""
     qos_check_interval: int = 10_000_000
-    """Nanoseconds between two looks. Above 0."""
+    """Interval of checks in nanoseconds. Above 0."""
 
     def problems(self) -> list[tuple[str, str]]:
         """Return what is out of range or contradicts itself."""
@@ -96,12 +96,12 @@ class OverSubscription:
     """``overSubscriptionConfig``."""
 
     enable: bool = True
-    """Whether nodes with the label lend what others leave."""
+    """Whether nodes with the label lend unused resources."""
     over_subscription_types: str = "cpu,memory"
-    """Which of ``cpu`` and ``memory``."""
+    """Lent resources: ``cpu``, ``memory`` or both."""
 
     def problems(self) -> list[tuple[str, str]]:
-        """Return the types that there are not."""
+        """Return unknown types."""
         unknown = sorted(set(types_of(self.over_subscription_types)) - set(RESOURCES))
         text = f"{', '.join(map(repr, unknown))} must be cpu, memory or both"
         return [("over_subscription_types", text)] if unknown else []
@@ -109,14 +109,14 @@ class OverSubscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evicting:
-    """``evictingConfig``: percents of what is allocatable."""
+    """``evictingConfig``: percentages of the allocatable resources."""
 
     cpu_high: int = field(default=80, metadata={"key": "evictingCPUHighWatermark"})
-    """From here on, an offline pod is evicted for CPU. Above evictingCPULowWatermark."""
+    """Use of CPU at which an offline pod is evicted. Above evictingCPULowWatermark."""
     memory_high: int = field(default=60, metadata={"key": "evictingMemoryHighWatermark"})
     """The same for memory."""
     cpu_low: int = field(default=30, metadata={"key": "evictingCPULowWatermark"})
-    """Down to here, offline pods come back. Above 0."""
+    """Use of CPU at which offline pods may return. Above 0."""
     memory_low: int = field(default=30, metadata={"key": "evictingMemoryLowWatermark"})
     """The same for memory."""
 
@@ -130,7 +130,7 @@ class Evicting:
 
     @property
     def marks(self) -> Mapping[str, Watermarks]:
-        """Return them by resource."""
+        """Return the watermarks by resource."""
         return {
             CPU: Watermarks(high=self.cpu_high, low=self.cpu_low),
             MEMORY: Watermarks(high=self.memory_high, low=self.memory_low),
@@ -142,13 +142,13 @@ class CpuThrottling:
     """``cpuThrottlingConfig``."""
 
     enable: bool = False
-    """Whether best-effort pods together are held to what the others leave."""
+    """Whether best-effort pods together are limited to the CPU that others leave."""
     cpu_throttling_threshold: int = 80
     """Percent of the allocatable CPU for all pods together. Range [1, 100]."""
     cpu_jitter_limit_percent: int = 1
-    """Of the last quota: smaller changes are not written. At least 0."""
+    """Percent of the last quota; smaller changes are not written. At least 0."""
     cpu_recover_limit_percent: int = 10
-    """Of the last quota: it grows by no more at once. Above 0."""
+    """Percent of the last quota by which it may grow at once. Above 0."""
 
     def problems(self) -> list[tuple[str, str]]:
         """Return what is out of range."""
@@ -158,7 +158,7 @@ class CpuThrottling:
 
     @property
     def lines(self) -> Throttle:
-        """Return them as the decision knows them."""
+        """Return the thresholds for the decision."""
         return Throttle(
             threshold=self.cpu_throttling_threshold,
             jitter=self.cpu_jitter_limit_percent,
@@ -168,7 +168,7 @@ class CpuThrottling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColocationConfig:
-    """What holds on one node."""
+    """The configuration of one node."""
 
     labels: NodeLabels = NodeLabels(node_colocation_enable=False)
     cpu_qos: Switch = Switch()
@@ -181,7 +181,7 @@ class ColocationConfig:
     throttling: CpuThrottling = CpuThrottling()
 
     def active(self, supported: Collection[Feature]) -> frozenset[Feature]:
-        """Return which features are on: supported, switched on, and wanted by the node's labels."""
+        """Return the active features: supported, enabled, and wanted by the node's labels."""
         found = {Feature.EVICTION, Feature.RESOURCES}
         if self.labels.node_colocation_enable:
             switches: dict[Feature, Switch | NetworkQos] = {
@@ -209,18 +209,18 @@ _SECTIONS: Final = {
     "evictingConfig": "evicting",
     "cpuThrottlingConfig": "throttling",
 }
-"""Keys of a block, and fields of `ColocationConfig`."""
+"""Fields of `ColocationConfig` by key of a block."""
 
 
 def default_text() -> str:
-    """Return what a ConfigMap says that nobody has written yet."""
+    """Return the text of a newly created ConfigMap."""
     common = {key: _written(getattr(ColocationConfig(), name)) for key, name in _SECTIONS.items()}
     common[_LABELS_SECTION] = _written(NodeLabels())
     return msgspec.json.format(msgspec.json.encode({_COMMON: common}), indent=2).decode()
 
 
 def completed(text: str) -> str | None:
-    """Return a configuration with the sections that older ones do not have; None where nothing is lacking, or wrong."""
+    """Return a configuration completed by sections that older versions lack; None if complete or invalid."""
     try:
         document = read_mapping(text, KEY)
     except InvalidInput:
@@ -236,14 +236,14 @@ def completed(text: str) -> str | None:
 
 
 def read_colocation(text: str, labels: Mapping[str, str]) -> ColocationConfig:
-    """Return what holds on a node: the common block, over it the last block whose selector matches, then its labels.
+    """Return a node's configuration: the common block, overridden by the last matching block, then by the labels.
 
     Args:
-        text: Of the ConfigMap.
-        labels: Of the node.
+        text: Text of the ConfigMap.
+        labels: Labels of the node.
 
     Raises:
-        InvalidInput: All that is wrong with it, whichever nodes it is for.
+        InvalidInput: Lists all problems, including those of blocks for other nodes.
     """
     document = read_mapping(text, KEY)
     problems = [
@@ -277,22 +277,22 @@ def read_colocation(text: str, labels: Mapping[str, str]) -> ColocationConfig:
 
 
 def labels_of(labels: Mapping[str, str]) -> NodeLabels:
-    """Return what a node's labels want of it: lending includes having offline pods at all."""
+    """Return the switches in a node's labels; lending includes running offline pods."""
     lends = labels.get(LENDING_LABEL, "") in _TRUE
     shares = labels.get(COLOCATION_LABEL, "") in _TRUE
     return NodeLabels(node_colocation_enable=lends or shares, node_over_subscription_enable=lends)
 
 
 def types_of(text: str) -> tuple[str, ...]:
-    """Return the resources that a list with commas names."""
+    """Return the resources in a comma-separated list."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def supported_features(text: str) -> frozenset[Feature]:
-    """Return what ``--supported-features`` names: ``*`` is all, ``-NAME`` takes one away.
+    """Return the features that ``--supported-features`` names: ``*`` is all, ``-NAME`` excludes one.
 
     Raises:
-        InvalidInput: A name is none.
+        InvalidInput: A name is unknown.
     """
     names = types_of(text)
     known = {str(feature): feature for feature in Feature}
@@ -321,7 +321,7 @@ def _read_block(
     sections: dict[str, Any] = {}
     for key, name in _SECTIONS.items():
         section = given.get(key)
-        if isinstance(section, dict):  # what is null says nothing, as in a pointer that is not set
+        if isinstance(section, dict):  # null means not set, as for Go's nil pointer
             section = {field: value for field, value in section.items() if value is not None}
         sections[name], more = read_options(getattr(base, name), section, f"{where}.{key}")
         problems += more

@@ -1,4 +1,4 @@
-"""Which pods are offline and which are not: the annotation ``volcano.sh/qos-level``; and the resources lent to them."""
+"""QoS levels of pods by the annotation ``volcano.sh/qos-level``, and the names of lent resources."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from strato.api.shapes import ResourceList
 QOS_LEVEL: Final = "volcano.sh/qos-level"
 _LEVELS: Final = {"LC": 2, "HLS": 2, "LS": 1, "BE": -1}
 _MOST_THAT_BORROW: Final = 1
-"""Pods of a higher level do not use lent resources."""
+"""Highest level whose pods may use lent resources."""
 _CRITICAL_PRIORITY: Final = 2_000_000_000
 _CRITICAL_CLASSES: Final = ("system-node-critical", "system-cluster-critical")
 _STATIC_POD: Final = "kubernetes.io/config.source"
@@ -24,12 +24,12 @@ _MIRROR_POD: Final = "kubernetes.io/config.mirror"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceNames:
-    """Under which names a node's unused resources are lent."""
+    """Names of the extended resources under which unused resources are lent."""
 
     cpu: str = "kubernetes.io/batch-cpu"
-    """Counted in millicores."""
+    """Name of lent CPU, in millicores."""
     memory: str = "kubernetes.io/batch-memory"
-    """Counted in bytes."""
+    """Name of lent memory, in bytes."""
 
     def of(self, resource: str) -> str:
         """Return the name for ``cpu`` or ``memory``."""
@@ -40,27 +40,27 @@ DEFAULT_NAMES: Final = ResourceNames()
 
 
 def qos_level(pod: Pod) -> int:
-    """Return a pod's level: 2 latency critical, 1 latency sensitive, -1 best effort, 0 where nothing is said."""
+    """Return a pod's level: 2 latency critical, 1 latency sensitive, -1 best effort, 0 without the annotation."""
     return _LEVELS.get(pod.metadata.annotation(QOS_LEVEL), 0)
 
 
 def normalised(level: int) -> int:
-    """Return the level that memory and network know: -1 for offline pods, 0 for all others."""
+    """Return the level for memory and network, which only distinguish -1 (offline pods) and 0 (others)."""
     return -1 if level < 0 else 0
 
 
 def is_offline(pod: Pod) -> bool:
-    """Tell whether a pod runs on what others leave, and may be evicted for them."""
+    """Return whether a pod is offline: it runs on resources that others leave, and may be evicted for these."""
     return qos_level(pod) < 0
 
 
 def may_borrow(level: int) -> bool:
-    """Tell whether pods of a level may use lent resources."""
+    """Return whether pods of a level may use lent resources."""
     return level <= _MOST_THAT_BORROW
 
 
 def is_critical(pod: Pod) -> bool:
-    """Tell whether a pod belongs to its node or cluster: none of these is ever evicted."""
+    """Return whether a pod is critical for its node or cluster; such pods are never evicted."""
     annotations = pod.metadata.annotations or {}
     if _MIRROR_POD in annotations or annotations.get(_STATIC_POD, "api") != "api":
         return True
@@ -68,7 +68,7 @@ def is_critical(pod: Pod) -> bool:
 
 
 def lent_amount(amounts: ResourceList, name: str) -> int | None:
-    """Return a whole amount of a lent resource; None: it is not asked for."""
+    """Return the requested amount of a lent resource as an integer; None if not requested."""
     try:
         return max(0, value(amounts[name])) if name in amounts else None
     except InvalidQuantity:
@@ -76,7 +76,7 @@ def lent_amount(amounts: ResourceList, name: str) -> int | None:
 
 
 def uses_lent(containers: Iterable[Container], names: ResourceNames) -> bool:
-    """Tell whether any container asks for lent resources."""
+    """Return whether any container requests lent resources."""
     return any(
         name in amounts
         for one in containers
@@ -86,7 +86,7 @@ def uses_lent(containers: Iterable[Container], names: ResourceNames) -> bool:
 
 
 def requested(pod: Pod, resource: str, names: ResourceNames) -> int:
-    """Return what a pod asks for of ``cpu`` (millicores) or ``memory`` (bytes), of the lent one if it asks for that."""
+    """Return a pod's request of ``cpu`` (millicores) or ``memory`` (bytes), of the lent one if it requests that."""
     amounts = effective_requests(pod.spec)
     lent = amounts.get(names.of(resource))
     if lent is not None:

@@ -1,4 +1,4 @@
-"""Network QoS of a node: Volcano's tool sets the bandwidths of offline pods, where it is installed."""
+"""Network QoS of a node: Volcano's tool, if installed, limits the bandwidth of offline pods."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ _log = logging.getLogger(__name__)
 
 TOOL: Final = "/usr/local/bin/network-qos"
 BANDWIDTH: Final = "volcano.sh/network-bandwidth-rate"
-"""Annotation of the node: Mbps of its link."""
+"""Annotation of the node with its link's speed in Mbps."""
 _OWN_LIMITS: Final = ("kubernetes.io/ingress-bandwidth", "kubernetes.io/egress-bandwidth")
 _TIMEOUT_SECONDS: Final = 5
 _MOST_MBPS: Final = 10**9
 
 
 def has_own_limits(annotations: Mapping[str, str]) -> bool:
-    """Tell whether a pod's bandwidth is limited already, which both together cannot be."""
+    """Return whether a pod's bandwidth is limited by its own annotations, which excludes a limit by the tool."""
     return any(name in annotations for name in _OWN_LIMITS)
 
 
 def prepare_arguments(options: NetworkQos | None, annotations: Mapping[str, str]) -> list[str] | str:
-    """Return what the tool is started with, or why it cannot be.
+    """Return the tool's arguments, or why it cannot be started.
 
     Args:
-        options: What is wanted; None: nothing any more.
-        annotations: Of the node.
+        options: The wanted settings; None turns network QoS off.
+        annotations: Annotations of the node.
     """
     if options is None:
         return ["prepare", "--enable-network-qos=false"]
@@ -50,7 +50,7 @@ def prepare_arguments(options: NetworkQos | None, annotations: Mapping[str, str]
 
 
 async def prepare(options: NetworkQos | None, annotations: Mapping[str, str], tool: str = TOOL) -> str:
-    """Let the tool prepare the node; return what is in the way, empty when nothing is."""
+    """Run the tool to prepare the node; return the error, empty for none."""
     if not os.access(tool, os.X_OK):
         return f"{tool} is not installed: offline pods keep their bandwidth"
     arguments = prepare_arguments(options, annotations)

@@ -1,4 +1,4 @@
-"""Writes what was decided about pods into their control groups, where the kernel has the file and it says otherwise."""
+"""Write decisions about pods into their control groups, if the kernel has the file and its content differs."""
 
 from __future__ import annotations
 
@@ -23,42 +23,42 @@ _QUOTAS: Final = frozenset(("cpu.cfs_quota_us", "cpu.max"))
 _WEIGHTS: Final = frozenset(("cpu.shares", "cpu.weight"))
 _UNSIGNED: Final = 1 << 32
 _MOST_GROUPS: Final = 1000
-"""Below one pod: a container may make groups of its own."""
+"""Most groups that are visited below one pod, as containers may create their own."""
 
 
 class PodGroups:
-    """The groups of one node's pods.
+    """The control groups of one node's pods.
 
     Args:
-        layout: Knows them.
-        is_held: Tells by a container's key whether its quota is somebody else's for now.
+        layout: Finds the groups.
+        is_held: Returns, by a container's key, whether the quota writer owns its quota at present.
     """
 
     def __init__(self, layout: Layout, is_held: Callable[[str], bool]) -> None:
         self._layout = layout
         self._is_held = is_held
         self._weights: dict[str, int] = {}
-        """Of groups that were made to give way, by directory."""
+        """Former weights of groups that were made idle, by directory."""
 
     @property
     def is_unified(self) -> bool:
-        """Whether groups are of version 2."""
+        """Whether control groups are of version 2."""
         group = self._layout.all_pods()
         return group is not None and group.is_unified
 
     def quotas(self, running: Sequence[ContainerFacts]) -> tuple[dict[str, int | None], int | None]:
-        """Return the microseconds in each period of a pod's containers and of itself; None: no quota."""
+        """Return the quotas of a pod's containers and of the pod, in µs per period; None for no quota."""
         return {one.name: _quota(self._container(one)) for one in running}, _quota(self._pod(running))
 
     def write(self, running: Sequence[ContainerFacts], files: Iterable[GroupFile]) -> None:
-        """Write files of one pod.
+        """Write files of one pod's groups.
 
         Args:
-            running: Its containers that run; files of others are left out.
-            files: What they are to say.
+            running: The pod's running containers; files of others are skipped.
+            files: The files with their content.
 
-        A limit and one that includes it must be written in an order that depends on which way they go, so what the
-        kernel refuses at first is tried again after the others.
+        A container's and the pod's limit must be written in an order that depends on whether they grow or shrink;
+        therefore writes that the kernel refuses are tried once more after the others.
         """
         groups: dict[str, Group] = {one.name: group for one in running if (group := self._container(one)) is not None}
         pod = self._pod(running)
@@ -72,14 +72,14 @@ class PodGroups:
             if group is None or (file.name in _QUOTAS and file.container in held):
                 continue
             if file.name in _WEIGHTS and _gives_way(group):
-                continue  # the kernel takes no weight of a group that gives way; it gets it with `take_part`
+                continue  # an idle group takes no weight; `take_part` sets it later
             wanted.append((os.path.join(_directory(group, file.name), file.name), file.text))
         refused = [(path, text) for path, text in wanted if not _write(path, text, is_last=False)]
         for path, text in refused:
             _write(path, text, is_last=True)
 
     def set_level(self, running: Sequence[ContainerFacts], level: int) -> None:
-        """Tell the scheduler of the kernel a pod's level, in the way that this kernel has.
+        """Set a pod's CPU level by the mechanism that this kernel has.
 
         ``cpu.qos_level`` is openEuler's, ``cpu.bvt_warp_ns`` that of Alibaba's kernels; others have ``cpu.idle`` since
         5.15, and before that weights alone.
@@ -98,7 +98,7 @@ class PodGroups:
             self.end_level(running)
 
     def end_level(self, running: Sequence[ContainerFacts]) -> None:
-        """Let a pod compete with the others again: it is not of a lower level any more."""
+        """Make a pod compete with others again, after its level is no longer low."""
         pod = self._pod(running)
         if pod is None:
             return
@@ -106,7 +106,7 @@ class PodGroups:
             self.set_level(running, 0)
             return
         if any(one.suppression is not None and one.suppression.pod_weight is not None for one in running):
-            return  # it gives way because it was cut
+            return  # idle because a container was suppressed
         convert = cpu_weight if pod.is_unified else cpu_shares
         requests = [(pod, sum(one.request_milli for one in running))]
         requests += [(group, one.request_milli) for one in running if (group := self._container(one)) is not None]
@@ -115,7 +115,7 @@ class PodGroups:
                 take_part(group, self._weights.pop(group.cpu, 0) or convert(milli))
 
     def set_network_class(self, running: Sequence[ContainerFacts], level: int) -> bool:
-        """Mark what a pod sends by its level; return whether this kernel can."""
+        """Mark a pod's network traffic with its level; return whether this kernel supports that."""
         pod = self._pod(running)
         if pod is None or not os.path.exists(os.path.join(pod.network or pod.cpu, "net_cls.classid")):
             return False
@@ -124,17 +124,17 @@ class PodGroups:
         return True
 
     def set_memory_level(self, running: Sequence[ContainerFacts], level: int) -> None:
-        """Tell openEuler's kernel whose memory it takes first."""
+        """Set a pod's memory level, by which openEuler's kernel chooses pods to reclaim memory from."""
         pod = self._pod(running)
         if pod is not None and pod.memory:
             for directory in _below(pod.memory):
                 _write(os.path.join(directory, "memory.qos_level"), str(normalised(level)), is_last=True)
 
     def forget(self, running: Mapping[str, object]) -> None:
-        """Forget weights of pods that have gone.
+        """Drop the stored weights of pods that are gone.
 
         Args:
-            running: By uid.
+            running: Running pods by uid.
         """
         for directory in [one for one in self._weights if not os.path.isdir(one)]:
             del self._weights[directory]
@@ -176,7 +176,7 @@ def _directory(group: Group, name: str) -> str:
 
 
 def _below(directory: str) -> Iterator[str]:
-    """Yield a directory and all below it, so many at most."""
+    """Yield a directory and those below it, at most `_MOST_GROUPS`."""
     for number, (path, _, _) in enumerate(os.walk(directory)):
         if number >= _MOST_GROUPS:
             return
@@ -184,7 +184,7 @@ def _below(directory: str) -> Iterator[str]:
 
 
 def _write(path: str, text: str, *, is_last: bool) -> bool:
-    """Make a file say something; return whether it does, or is none of this kernel's."""
+    """Write a file unless it has the text; return whether it has it now, or does not exist in this kernel."""
     try:
         if not os.path.exists(path) or read_text(path).strip() == text:
             return True

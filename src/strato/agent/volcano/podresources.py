@@ -1,4 +1,4 @@
-"""What lent resources, memory QoS and bursts of a pod come to in its control groups. Pure: amounts in, files out."""
+"""Compute the control group files of a pod for lent resources, memory QoS and bursts. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from strato.errors import InvalidInput, Problem, one_line
 from strato.kernelstats import CFS_PERIOD_MICROSECONDS, LEAST_QUOTA_MICROSECONDS
 
 POD: Final = ""
-"""In the place of a container's name: the pod's own group."""
+"""Stands for the pod's own group in place of a container's name."""
 COLOCATION_CONFIG: Final = "volcano.sh/colocation-config"
 QUOTA_BURST: Final = "volcano.sh/enable-quota-burst"
 QUOTA_BURST_TIME: Final = "volcano.sh/quota-burst-time"
@@ -28,21 +28,21 @@ _TRUE: Final = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 
 
 class GroupFile(NamedTuple):
-    """What one file of a control group is to say."""
+    """Wanted content of one file of a control group."""
 
     container: str
-    """Name of the container; `POD` is its pod."""
+    """Name of the container; `POD` for the pod's group."""
     name: str
     text: str
 
 
 def lent_files(containers: Sequence[Container], level: int, names: ResourceNames, *, unified: bool) -> list[GroupFile]:
-    """Return what lent resources come to: a kubelet makes no limits of resources that it does not know.
+    """Return the files with limits for lent resources, for which kubelets set none, as they are extended resources.
 
     Args:
-        containers: Of the pod, those that are started in turn left out.
-        level: Of the pod.
-        names: Under which resources are lent.
+        containers: The pod's containers without ordinary init containers.
+        level: Level of the pod.
+        names: Names of the lent resources.
         unified: Whether control groups are of version 2.
     """
     if not may_borrow(level) or not uses_lent(containers, names):
@@ -67,7 +67,7 @@ def lent_files(containers: Sequence[Container], level: int, names: ResourceNames
 
 
 def _sum(amounts: Sequence[int | None], *, unified: bool) -> int | None:
-    """Return what limits come to for a pod; None: one container has none, so that the pod has none either."""
+    """Return the sum of limits for a pod; None if one container has no limit, as the pod then has none either."""
     found = [amount for amount in amounts if amount is not None and (unified or amount)]
     return sum(found) if found and len(found) == len(amounts) else None
 
@@ -112,24 +112,24 @@ class _PodConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryRatios:
-    """How much of its memory a container is promised, and where it is slowed down; percent."""
+    """Memory QoS of a container in percent: protected memory, and where it is throttled."""
 
     high: int = 100
-    """Of its limit: above, it is made to give memory back."""
+    """Percent of its limit above which its memory is reclaimed (``memory.high``)."""
     low: int = 0
-    """Of its request: taken from it only if nobody else has any left."""
+    """Percent of its request that is reclaimed only after all unprotected memory (``memory.low``)."""
     least: int = 0
-    """Of its request: never taken from it."""
+    """Percent of its request that is never reclaimed (``memory.min``)."""
 
 
 def memory_ratios(text: str) -> MemoryRatios | None:
-    """Return what the annotation ``volcano.sh/colocation-config`` says about memory.
+    """Return the memory settings in the annotation ``volcano.sh/colocation-config``.
 
     Args:
-        text: Of the annotation; empty: there is none, and nothing is said.
+        text: Text of the annotation; empty without one, which gives None.
 
     Raises:
-        InvalidInput: All that is wrong with it.
+        InvalidInput: Lists all problems of the text.
     """
     if not text:
         return None
@@ -154,7 +154,7 @@ def memory_ratios(text: str) -> MemoryRatios | None:
 def memory_files(
     containers: Sequence[Container], level: int, ratios: MemoryRatios, names: ResourceNames
 ) -> list[GroupFile]:
-    """Return what containers are promised of memory, as version 2 knows it."""
+    """Return the files with memory protection of containers, which version 2 has."""
     found = []
     for one in containers:
         request = _memory(one.resources.requests, level, names)
@@ -178,9 +178,9 @@ def _memory(amounts: Mapping[str, str | int | float], level: int, names: Resourc
 
 
 def wants_burst(annotations: Mapping[str, str]) -> int | None:
-    """Return the microseconds by which a pod's containers may exceed their quotas for once; 0: as much as the quota.
+    """Return the burst in µs that a pod wants for its containers; 0 means as much as the quota.
 
-    None: it does not want that, or says something that is no such time.
+    Return None if the pod wants none, or its annotation is no valid time.
     """
     if annotations.get(QUOTA_BURST, "") not in _TRUE:
         return None
@@ -196,12 +196,12 @@ def burst_files(
     """Return the bursts of a pod's groups: of each container with a quota, and of the pod the sum if it has one.
 
     Args:
-        burst_microseconds: What `wants_burst` returned.
-        quotas: Microseconds in each period, by container; None: no quota.
-        pod_quota: The same of the pod.
+        burst_microseconds: The result of `wants_burst`.
+        quotas: Quota in µs per period, by container; None for no quota.
+        pod_quota: Quota of the pod in µs per period; None for no quota.
         unified: Whether control groups are of version 2.
 
-    The kernel refuses a burst above the quota, so none is.
+    Bursts are at most the quota, as the kernel refuses larger ones.
     """
     name = "cpu.max.burst" if unified else "cpu.cfs_burst_us"
     bursts = {

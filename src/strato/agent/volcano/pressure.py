@@ -1,4 +1,4 @@
-"""When online pods need the node for themselves, and which offline pod goes first. Pure."""
+"""Decide when offline pods are evicted in favour of online ones, and in which order. Pure."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _FORMS: Final = ("volcano.sh/evicting", "volcano.sh/oversubscription-evicting")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watermarks:
-    """Percent of what is allocatable of one resource."""
+    """Watermarks of one resource, in percent of the allocatable amount."""
 
     high: int
-    """From here on an offline pod is evicted."""
+    """Use at which an offline pod is evicted."""
     low: int
-    """Down to here offline pods come back."""
+    """Use at which offline pods may return."""
 
 
 def watermarks(configured: Mapping[str, Watermarks], annotations: Mapping[str, str]) -> Mapping[str, Watermarks]:
     """Return the watermarks of ``cpu`` and ``memory`` for a node.
 
     Args:
-        configured: What the ConfigMap says.
-        annotations: Of the node; if one of them says how much, the others stand for their defaults. What is no number,
-            or contradicts itself, counts for nothing.
+        configured: Watermarks of the ConfigMap.
+        annotations: Annotations of the node. If one of them sets a watermark, the others have their defaults. Invalid
+            or contradictory ones are ignored.
     """
     defaults = {(CPU, "high"): _CPU_HIGH, (MEMORY, "high"): _MEMORY_HIGH, (CPU, "low"): _LOW, (MEMORY, "low"): _LOW}
     for form in _FORMS:
@@ -56,23 +56,23 @@ class Pressure:
         self._rounds = dict.fromkeys(RESOURCES, 0)
 
     def step(self, percents: Mapping[str, float], marks: Mapping[str, Watermarks]) -> list[str]:
-        """Take a round; return the resources that have been above for six rounds running."""
+        """Add a round; return the resources that have been above their high watermark for six rounds in a row."""
         for name, percent in percents.items():
             self._rounds[name] = self._rounds[name] + 1 if percent >= marks[name].high else 0
         return [name for name, rounds in self._rounds.items() if rounds >= _ROUNDS]
 
     def reset(self) -> None:
-        """Forget everything: the watermarks are others."""
+        """Reset all counters, after the watermarks have changed."""
         self._rounds = dict.fromkeys(RESOURCES, 0)
 
 
 def is_relieved(percents: Mapping[str, float], marks: Mapping[str, Watermarks]) -> bool:
-    """Tell whether all resources are down to their low watermarks, so that offline pods may come back."""
+    """Return whether all resources are at or below their low watermarks, so that offline pods may return."""
     return len(percents) == len(RESOURCES) and all(percents[name] <= marks[name].low for name in RESOURCES)
 
 
 def victims(pods: Iterable[Pod], resource: str, names: ResourceNames) -> list[Pod]:
-    """Return the offline pods in the order in which they are to be evicted: the largest request first."""
+    """Return the offline pods in the order of eviction, the largest request first."""
     found = [one for one in pods if is_offline(one) and not is_critical(one)]
     found = [one for one in found if not one.is_finished and not one.metadata.deletion_timestamp]
     return sorted(found, key=lambda one: (-requested(one, resource, names), one.metadata.key))

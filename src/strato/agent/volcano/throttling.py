@@ -1,4 +1,4 @@
-"""The CPU quota of all best-effort pods together, from what the others leave of the node. Pure."""
+"""The CPU quota of all best-effort pods together, computed from the CPU that others leave. Pure."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ _LEAST_MILLI: Final = LEAST_QUOTA_MICROSECONDS * 1000 // CFS_PERIOD_MICROSECONDS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throttle:
-    """Lines of ``cpuThrottlingConfig``; percent."""
+    """Thresholds of ``cpuThrottlingConfig``, in percent."""
 
     threshold: int = 80
-    """Of the allocatable CPU: pods together are to use no more."""
+    """Percent of the allocatable CPU that all pods together may use."""
     jitter: int = 1
-    """Of the last quota: smaller changes are not written."""
+    """Percent of the last quota; smaller changes are not written."""
     recover: int = 10
-    """Of the last quota: it grows by no more at once."""
+    """Percent of the last quota by which it may grow at once."""
 
 
 def next_available(allocatable_milli: int, used_milli: float, last_milli: int, lines: Throttle) -> int | None:
-    """Return the millicores for best-effort pods; None: what they have is near enough.
+    """Return the millicores for best-effort pods; None if the last quota is close enough.
 
     Args:
-        allocatable_milli: Of the node.
-        used_milli: By all pods but those of best effort.
-        last_milli: What was written last; negative: nothing was.
-        lines: How much, and in which steps.
+        allocatable_milli: Allocatable CPU of the node.
+        used_milli: CPU used by all pods except best-effort ones.
+        last_milli: The quota written last; negative for none.
+        lines: The thresholds.
     """
     available = int(max(0.0, allocatable_milli * lines.threshold / 100 - used_milli))
     if 0 < last_milli < available:
@@ -42,5 +42,5 @@ def next_available(allocatable_milli: int, used_milli: float, last_milli: int, l
 
 
 def quota_milli(available_milli: int) -> int:
-    """Return what is written for an amount: the kernel takes no less than 1,000 µs in a period."""
+    """Return the quota to write for an amount, at least the kernel's minimum of 1,000 µs per period."""
     return max(available_milli, _LEAST_MILLI)

@@ -1,4 +1,4 @@
-"""What pods use of their node, from the counters of their common control group."""
+"""CPU and memory used by pods, from the counters of their common control group."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from strato.agent.sampling.layouts import Group
 _LEGACY: Final = ("total_cache", "total_rss", "total_swap")
 _UNIFIED: Final = ("anon", "file", "sock")
 _KERNEL: Final = ("slab", "pagetables", "kernel_stack", "percpu", "vmalloc")
-"""Parts of ``kernel``, which kernels before 5.18 do not count as one."""
+"""Parts of the counter ``kernel``, which kernels before 5.18 lack."""
 
 
 @dataclass(slots=True)
 class CpuUse:
-    """Mean use of a group between two looks."""
+    """Mean CPU use of a group between two measurements."""
 
     last: tuple[float, float] | None = None
     """Instant in monotonic seconds, and CPU seconds used up to it."""
 
     def milli(self, group: Group | None, at: float) -> float | None:
-        """Look at a group; return the millicores used since the last look, None where that cannot be said."""
+        """Measure a group; return the mean millicores since the last measurement, None if unknown."""
         if group is None:
             self.last = None
             return None
@@ -40,7 +40,7 @@ class CpuUse:
 
 
 def memory_bytes(group: Group | None) -> int | None:
-    """Return the bytes that a group holds, each counted once; None where that cannot be said."""
+    """Return the bytes of memory that a group holds, without double counting; None if unknown."""
     if group is None or not group.memory:
         return None
     try:

@@ -28,7 +28,7 @@ class Stream(Protocol):
         """Send an event; ignored after the client has gone."""
 
     def finish(self, *, delayed: bool = False) -> None:
-        """End after what was sent; a second later where the client would come back at once."""
+        """End the stream after the events sent so far; ``delayed``: later, to slow down clients that reconnect."""
 
 
 @dataclass(frozen=True, slots=True)
