@@ -28,7 +28,7 @@ _NO_PODS = dict.fromkeys((*COUNTED_PHASES, UNKNOWN_PHASE), 0)
 
 
 class PodState(msgspec.Struct, eq=False, gc=False):
-    """The values of one pod that matter to its job. It has no references, so that garbage collection may pass it over."""
+    """The values of one pod that matter to its job; no container, so garbage collection passes it over."""
 
     name: str
     task: str
