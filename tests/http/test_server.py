@@ -785,7 +785,7 @@ def test_what_users_have_half_sent_is_shared_and_the_next_one_finds_room(
         await settle()
         refused = [wire for wire in wires if b" 429 " in wire.written]
         assert 25 <= len(refused) <= 32
-        assert connections.held_bytes <= 550_000
+        assert connections.held.total <= 550_000
         other = more(connections)
         other.deliver(POST_OF % (b"b", 100_000) + b"y" * 50_000)
         other.deliver(b"y" * 50_000)
@@ -795,7 +795,7 @@ def test_what_users_have_half_sent_is_shared_and_the_next_one_finds_room(
             wire.close()
         other.close()
         await settle()
-        assert (connections.held_bytes, dict(connections.held_by)) == (0, {})
+        assert (connections.held.total, dict(connections.held.of)) == (0, {})
 
     in_virtual_time(main)
 
@@ -835,7 +835,7 @@ def test_buffers_of_tls_that_large_requests_leave_are_counted_and_freed(
         assert all(wire.written.startswith(b"HTTP/1.1 200 ") for wire in wires)
         is_kept = [not wire.closed for wire in wires]
         assert is_kept == [number < (9 if is_encrypted else 40) for number in range(40)]
-        assert (connections.held_bytes > 0) is is_encrypted
+        assert (connections.held.total > 0) is is_encrypted
         half = more(connections, is_encrypted=is_encrypted)
         half.deliver(POST_OF % (b"a", 300_000) + b"y" * 200_000)  # idle connections make room
         assert not half.closed
@@ -852,7 +852,7 @@ def test_buffers_of_tls_that_large_requests_leave_are_counted_and_freed(
         for wire in (*wires, half, *halves, other):
             wire.close()
         await settle()
-        assert (connections.held_bytes, dict(connections.held_by)) == (0, {})
+        assert (connections.held.total, dict(connections.held.of)) == (0, {})
 
     in_virtual_time(main)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -27,13 +27,57 @@ PIECE_BYTES = 64
 """Memory that a piece of a body takes in addition to its bytes, about."""
 
 
-class Limited(Protocol):
-    """What `ConnectionLimits` needs to know of a connection, and to do to it."""
+class Holder(Protocol):
+    """Something that keeps bytes in memory for a user."""
 
     owner: str
-    """Name of the user who has authenticated on it; empty before."""
+    """Name of the user; empty while it is not known."""
     held: tuple[str, int]
-    """The user to whom its unanswered requests and its buffers are charged, and their bytes."""
+    """The user who is charged, and the bytes; `HeldBytes` sets it."""
+
+
+H = TypeVar("H", bound=Holder)
+
+
+class HeldBytes(Generic[H]):
+    """Counts the bytes that holders keep in memory, in all and by owner."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.of: Counter[str] = Counter()
+        """By owner, without those that hold nothing."""
+        self._holders: dict[str, dict[H, None]] = {}
+        """By owner what holds something, the longest holder first."""
+
+    def note(self, holder: H, size: int) -> None:
+        """Set the number of bytes that a holder keeps now."""
+        charged, before = holder.held
+        owner = holder.owner
+        self.total += size - before
+        if before:
+            self.of[charged] -= before
+            if not (size and charged == owner):
+                holders = self._holders[charged]
+                del holders[holder]
+                if not holders:
+                    del self._holders[charged], self.of[charged]
+        if size:
+            self.of[owner] += size
+            self._holders.setdefault(owner, {})[holder] = None
+        holder.held = owner, size
+
+    def holders(self, owner: str) -> Iterable[H]:
+        """Return what holds something of an owner, the longest holder first."""
+        return self._holders.get(owner, ())
+
+    def largest(self) -> H:
+        """Return the largest holder of the owner with the most bytes; something must be held."""
+        owner = max(self.of, key=self.of.__getitem__)
+        return max(self._holders[owner], key=lambda holder: holder.held[1])
+
+
+class Limited(Holder, Protocol):
+    """What `ConnectionLimits` needs to know of a connection, and to do to it; it holds its requests and its buffers."""
 
     @property
     def is_idle(self) -> bool:
@@ -63,10 +107,8 @@ class ConnectionLimits(Generic[C]):
         self.unauthenticated: dict[C, None] = {}
         """Connections that have not authenticated, the oldest first."""
         self.of_users: dict[str, dict[C, None]] = {}
-        self.held_bytes = 0
-        self.held_by: Counter[str] = Counter()
-        self._holders: dict[str, dict[C, None]] = {}
-        """By user the connections that hold something, the longest holder first."""
+        self.held: HeldBytes[C] = HeldBytes()
+        """Bytes of unanswered requests and of buffers."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._all_closed = asyncio.Event()
 
@@ -106,25 +148,13 @@ class ConnectionLimits(Generic[C]):
 
     def hold(self, connection: C, size: int) -> bool:
         """Note the bytes of unanswered requests a connection holds now; return False if its user holds too many."""
-        owner, before = connection.held
-        self.held_bytes += size - before
-        self.held_by[owner] -= before
-        holders = self._holders.get(owner)
-        if holders is not None and not (size and owner == connection.owner):
-            holders.pop(connection, None)
-            if not holders:
-                del self._holders[owner]
-        if not self.held_by[owner]:
-            del self.held_by[owner]
-        connection.held = connection.owner, size
-        if size:
-            self.held_by[connection.owner] += size
-            self._holders.setdefault(connection.owner, {})[connection] = None
-        return not size or self.held_by[connection.owner] + self.held_bytes <= HELD_BYTES
+        held = self.held
+        held.note(connection, size)
+        return not size or held.of[connection.owner] + held.total <= HELD_BYTES
 
     def close_idle_holder(self, owner: str) -> bool:
         """Close an idle connection of the user that holds something, its buffers; return False if there is none."""
-        for connection in self._holders.get(owner, ()):
+        for connection in self.held.holders(owner):
             if connection.is_idle and not connection.unread_bytes:
                 self.hold(connection, 0)
                 connection.abort()

@@ -32,9 +32,9 @@ def test_what_is_taken_is_counted_no_more() -> None:
     stream = _stream(unread)
     for _ in range(5):
         stream.send(EVENT)
-    assert unread.total_bytes == 5 * HELD
+    assert unread.held.total == 5 * HELD
     assert stream.take() == 5 * RECORD
-    assert unread.total_bytes == 0
+    assert unread.held.total == 0
 
 
 def test_of_much_a_part_is_taken_and_the_rest_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,7 +44,7 @@ def test_of_much_a_part_is_taken_and_the_rest_counted(monkeypatch: pytest.Monkey
     for _ in range(5):
         stream.send(EVENT)
     stream.finish()
-    taken = [(stream.take(), unread.total_bytes, stream.ended) for _ in range(3)]
+    taken = [(stream.take(), unread.held.total, stream.ended) for _ in range(3)]
     assert taken == [(2 * RECORD, 3 * HELD, False), (2 * RECORD, HELD, False), (RECORD, 0, True)]
 
 
@@ -56,7 +56,7 @@ def test_a_stream_that_is_not_read_is_given_up(monkeypatch: pytest.MonkeyPatch) 
         stream.send(EVENT)
     assert stream.ended
     assert stream.take() == b""
-    assert unread.total_bytes == 0
+    assert unread.held.total == 0
 
 
 def test_of_too_many_unread_streams_those_of_the_user_with_most_are_given_up() -> None:
@@ -68,14 +68,14 @@ def test_of_too_many_unread_streams_those_of_the_user_with_most_are_given_up() -
     for stream in many[:4]:
         stream.send(EVENT)
         stream.send(EVENT)
-    assert unread.total_bytes == 10 * HELD
+    assert unread.held.total == 10 * HELD
     many[4].send(EVENT)
     assert [stream.ended for stream in many].count(True) == 1
     assert not quiet.ended
     for _ in range(50):
         for stream in many:
             stream.send(EVENT)
-        assert unread.total_bytes <= 10 * HELD
+        assert unread.held.total <= 10 * HELD
     assert not quiet.ended
     assert quiet.take() == 2 * RECORD
 
@@ -86,5 +86,5 @@ def test_a_stream_that_is_closed_holds_nothing() -> None:
     stream.send(EVENT)
     stream.close()
     stream.send(EVENT)
-    assert unread.total_bytes == 0
+    assert unread.held.total == 0
     assert closed == [stream]

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 
 from strato.api.meta import Json
-from strato.http.limits import PIECE_BYTES
+from strato.http.limits import PIECE_BYTES, HeldBytes
 from strato.interop.mesos.wire import Message, frame
 
 MOST_UNREAD_BYTES = 64 << 20
@@ -23,25 +23,17 @@ _log = logging.getLogger(__name__)
 
 
 class Unread:
-    """Counts the bytes that clients of a master's streams have not read."""
+    """Counts the bytes that clients of a master's streams have not read, and ends a stream where they are too many."""
 
     def __init__(self, most_bytes: int = MOST_UNREAD_OF_ALL_BYTES) -> None:
         self._most_bytes = most_bytes
-        self.total_bytes = 0
-        self._held: dict[str, dict[EventStream, int]] = {}
-        """Unread bytes of each stream, by owner."""
+        self.held: HeldBytes[EventStream] = HeldBytes()
 
     def note(self, stream: EventStream, size: int) -> None:
         """Set a stream's number of unread bytes; if the total is too large, end one stream."""
-        held = self._held.setdefault(stream.owner, {})
-        self.total_bytes += size - held.pop(stream, 0)
-        if size:
-            held[stream] = size
-        elif not held:
-            del self._held[stream.owner]
-        if self.total_bytes > self._most_bytes:
-            most = max(self._held.values(), key=lambda held: sum(held.values()))
-            max(most, key=most.__getitem__).give_up()
+        self.held.note(stream, size)
+        if self.held.total > self._most_bytes:
+            self.held.largest().give_up()
 
 
 class EventStream:
@@ -61,7 +53,7 @@ class EventStream:
         self._kind, self._content_type, self._on_close = kind, content_type, on_close
         self._counted, self.owner = unread, owner
         self._records: deque[bytes] = deque()
-        self._unread = 0
+        self.held = (owner, 0)
         self._ready: Callable[[], None] | None = None
         self._is_finishing = False
         self._is_over = False
@@ -75,22 +67,18 @@ class EventStream:
             return
         record = frame(self._kind.encode(event, self._content_type))
         self._records.append(record)
-        self._hold(self._unread + len(record) + PIECE_BYTES)
-        if self._unread > MOST_UNREAD_BYTES:
+        self._counted.note(self, self.held[1] + len(record) + PIECE_BYTES)
+        if self.held[1] > MOST_UNREAD_BYTES:
             self.give_up()
         elif self._ready is not None:
             self._ready()
 
     def give_up(self) -> None:
         """End the stream and drop unread events, because the client does not keep up."""
-        _log.warning("an event stream is given up: %d bytes are unread", self._unread)
+        _log.warning("an event stream is given up: %d bytes are unread", self.held[1])
         self._records.clear()
-        self._hold(0)
+        self._counted.note(self, 0)
         self.finish()
-
-    def _hold(self, size: int) -> None:
-        self._unread = size
-        self._counted.note(self, size)
 
     def finish(self, *, delayed: bool = False) -> None:
         """End the stream after the events sent so far; if ``delayed``, a second later (`DELAY_SECONDS`)."""
@@ -124,8 +112,8 @@ class EventStream:
             taken.append(self._records.popleft())
             size += len(taken[-1])
         if self._records:
-            left = self._unread - size - PIECE_BYTES * len(taken)
-        self._hold(left)
+            left = self.held[1] - size - PIECE_BYTES * len(taken)
+        self._counted.note(self, left)
         return b"".join(taken)
 
     def close(self) -> None:
@@ -133,7 +121,7 @@ class EventStream:
         if not self._is_closed:
             self._is_closed = True
             self._records.clear()
-            self._hold(0)
+            self._counted.note(self, 0)
             self._on_close(self)
 
     def __aiter__(self) -> EventStream:
