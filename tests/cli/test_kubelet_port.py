@@ -11,6 +11,7 @@ import ssl
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
@@ -308,3 +309,21 @@ async def test_a_node_with_another_certificate_is_not_believed(tmp_path: Path) -
         pod._origin = mistaken
         with pytest.raises(ApiError, match=r"node here of pod ns/p cannot be reached: .*certificate verify failed"):
             await pod.exec("u-1", "main", ["x"], StreamOptions(stdout=True))
+
+
+async def test_a_client_certificate_serves_all_nodes_for_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    authority, now, issued = CertificateAuthority(tmp_path, SystemClock()), [1e9], list[User]()
+    server = in_memory_server(SystemClock(), Random(1))
+    monkeypatch.setattr(server.state, "clock", SimpleNamespace(now=lambda: now[0]))
+
+    def issue(user: User) -> KeyPair:
+        issued.append(user)
+        return authority.client(user)
+
+    nodes, counts = RemoteNodes(server.state, issue), []
+    for seconds in (0, 60, 86_000, 1_000, 60, -100_000):  # the last: a clock that was set back
+        now[0] += seconds
+        for name in ("a", "b"):
+            await nodes._origin(name, "127.0.0.1", 10250, authority.certificate.decode())
+        counts.append(len(issued))
+    assert counts == [1, 1, 1, 2, 2, 3]

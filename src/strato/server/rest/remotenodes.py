@@ -38,6 +38,8 @@ SERVER = User("kube-apiserver-kubelet-client", ("system:masters",))
 _IDLE_SECONDS = 300.0
 """How long a node may be silent about a log that is not followed."""
 _ERROR_BYTES = 64 * 1024
+_CERTIFICATE_SECONDS = 86_400.0
+"""How long the client certificate is used before there is a new one; it is valid for months longer."""
 
 
 class RemoteNodes:
@@ -50,6 +52,8 @@ class RemoteNodes:
     def __init__(self, state: State, issue: Callable[[User], KeyPair]) -> None:
         self._state = state
         self._issue = issue
+        self._certificate: tuple[KeyPair, float] | None = None
+        """The client certificate in use, and when it was made, in seconds since 1970."""
         self.sessions: set[asyncio.Task[None]] = set()
         """Connections that carry streams."""
 
@@ -70,11 +74,17 @@ class RemoteNodes:
 
     async def _origin(self, name: str, address: str, port: int, authority: str) -> Origin:
         def context() -> Origin:
-            pair = self._issue(SERVER)
+            pair = self._client_certificate()
             tls = client_context(f"node {name}", ca=authority.encode(), pair=(pair.certificate, pair.private_key))
             return Origin(address, port, tls, name)
 
-        return await asyncio.to_thread(context)  # it makes a key and reads files
+        return await asyncio.to_thread(context)  # it may make a key, and reads files
+
+    def _client_certificate(self) -> KeyPair:
+        now, known = self._state.clock.now(), self._certificate
+        if known is None or not 0 <= now - known[1] < _CERTIFICATE_SECONDS:
+            known = self._certificate = self._issue(SERVER), now
+        return known[0]
 
 
 class RemotePod:
