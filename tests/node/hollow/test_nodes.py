@@ -162,6 +162,8 @@ ENDS = [
     pytest.param({FAILURE_PROBABILITY: "1"}, {}, "Failed", 1, id="a sure failure exits with 1"),
     pytest.param({FAILURE_PROBABILITY: "1", EXIT_CODE: "7"}, {}, "Failed", 7, id="a failure exits with the code asked"),
     pytest.param({FAILURE_PROBABILITY: "0", EXIT_CODE: "7"}, {}, "Succeeded", 0, id="no failure exits with 0"),
+    pytest.param({RUN_SECONDS: "0.5"}, {}, "Succeeded", 0, id="after a while"),
+    pytest.param({RUN_SECONDS: "0.5", EXIT_CODE: "3"}, {}, "Failed", 3, id="after a while with a code"),
 ]
 
 
@@ -171,7 +173,8 @@ def test_how_pods_end(annotations: dict[str, str], spec: dict[str, Any], phase: 
         api.create_pod("p", "hollow-0", annotations=annotations, **spec)
         await clock.sleep(1)
         assert api.phase("p") == phase
-        assert status(api, "p")["containerStatuses"][0]["state"]["terminated"]["exitCode"] == code
+        ended = status(api, "p")["containerStatuses"][0]["state"]["terminated"]
+        assert (ended["exitCode"], ended["reason"]) == (code, "Error" if code else "Completed")
         assert nodes.pod_count == 0
 
     play(story)
