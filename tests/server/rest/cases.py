@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.server.rest.handlercases import HANDLING
 from tests.server.rest.podchanges import CHANGES
 from tests.server.rest.steps import (
     PATCH,
@@ -1567,4 +1568,5 @@ CASES = [
     *MORE,
     *CHANGES,
     *WRITES,
+    *HANDLING,
 ]

@@ -17,6 +17,7 @@ from strato.api.status import (
     required,
 )
 from strato.api.validation.downward import VARIABLE_FIELDS, check_field
+from strato.api.validation.handlers import forbid_handlers, validate_handlers
 from strato.api.validation.mounts import validate_mounts
 from strato.api.validation.security import validate_container_security
 from strato.errors import Cause
@@ -41,6 +42,13 @@ class PodContext(NamedTuple):
     host_network: bool
     host_users: bool
     restart_policy: str
+    grace_seconds: int
+
+
+def validate_main_container(container: Json, field: str, seen: set[str], pod: PodContext, causes: list[Cause]) -> None:
+    """Add the problems of a main container, with those that all containers can have."""
+    validate_container(container, field, seen, pod, causes)
+    validate_handlers(container, field, pod.grace_seconds, causes)
 
 
 def validate_container(container: Json, field: str, seen: set[str], pod: PodContext, causes: list[Cause]) -> None:
@@ -83,16 +91,16 @@ def validate_container(container: Json, field: str, seen: set[str], pod: PodCont
         causes.append(not_one_of(f"{field}.imagePullPolicy", policy, PULL_POLICIES))
     if get("securityContext"):
         validate_container_security(container["securityContext"], f"{field}.securityContext", pod.host_users, causes)
-    for member in ("livenessProbe", "readinessProbe", "startupProbe"):
-        probe = get(member)
-        if probe:
-            _validate_probe(probe, f"{field}.{member}", causes, single=member != "readinessProbe")
 
 
 def validate_init_container(container: Json, field: str, seen: set[str], pod: PodContext, causes: list[Cause]) -> None:
     """Add the problems of an init container, with those that all containers can have."""
     validate_container(container, field, seen, pod, causes)
     policy = container.get("restartPolicy")
+    if policy == "Always":
+        validate_handlers(container, field, pod.grace_seconds, causes)
+    else:
+        forbid_handlers(container, field, causes)
     if policy is not None and policy not in RESTART_POLICIES:
         causes.append(not_supported(f"{field}.restartPolicy", policy, RESTART_POLICIES))
     for index, one in enumerate((container.get("resizePolicy") or ()) if policy != "Always" else ()):
@@ -140,21 +148,6 @@ def _validate_resize_policy(policies: list[Json], field: str, restart_policy: st
         if restart_policy == "Never" and restart != "NotRequired":
             text = "must be 'NotRequired' when pod `restartPolicy` is 'Never'"
             causes.append(invalid_value(field, restart, text))
-
-
-def _validate_probe(probe: Json, field: str, causes: list[Cause], *, single: bool) -> None:
-    handlers = [name for name in ("exec", "httpGet", "tcpSocket", "grpc") if probe.get(name) is not None]
-    if not handlers:
-        causes.append(required(field, "must specify a handler type"))
-    causes.extend(
-        forbidden_field(f"{field}.{name}", "may not specify more than 1 handler type") for name in handlers[1:]
-    )
-    for member in ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"):
-        value = probe.get(member) or 0
-        if value < 0:
-            causes.append(invalid_value(f"{field}.{member}", value, "must be greater than or equal to 0"))
-    if single and (probe.get("successThreshold") or 1) != 1:
-        causes.append(invalid_value(f"{field}.successThreshold", probe["successThreshold"], "must be 1"))
 
 
 def _validate_ports(ports: list[Json], field: str, host_network: bool, causes: list[Cause]) -> None:

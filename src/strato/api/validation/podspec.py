@@ -9,9 +9,9 @@ from strato.api.validation.containers import (
     RESTART_POLICIES,
     PodContext,
     validate_amounts,
-    validate_container,
     validate_ephemeral_containers,
     validate_init_container,
+    validate_main_container,
 )
 from strato.api.validation.metadata import validate_annotations, validate_labels
 from strato.api.validation.security import validate_pod_security
@@ -48,10 +48,11 @@ def validate_pod_spec(spec: Json, field: str, causes: list[Cause]) -> None:
     seen: set[str] = set()
     claims = frozenset([claim.get("name") for claim in get("resourceClaims") or ()])
     host_users = get("hostUsers") is not False
-    pod = PodContext(volume_names, claims, bool(get("hostNetwork")), host_users, get("restartPolicy") or "")
+    policy, grace = get("restartPolicy") or "", get("terminationGracePeriodSeconds") or 0
+    pod = PodContext(volume_names, claims, bool(get("hostNetwork")), host_users, policy, grace)
     if containers:
         for index, container in enumerate(containers):
-            validate_container(container, f"{field}.containers[{index}]", seen, pod, causes)
+            validate_main_container(container, f"{field}.containers[{index}]", seen, pod, causes)
     else:
         causes.append(required(f"{field}.containers"))
     if init_containers:
