@@ -40,7 +40,7 @@ def test_the_card_a_pod_gets_is_written_with_its_bind_and_counts_after_a_restart
             await clock.sleep(5)
             first = await cards(cluster)
             assert sorted(first.values()) == ["0", "1"]
-            scheduler.world.memory.clear()  # what a restart forgets
+            scheduler.world.plugin_state.clear()  # what a restart forgets
             for task in scheduler.world.tasks.values():
                 task.grants = None
             await create(cluster, sharing("c"))

@@ -66,17 +66,17 @@ def run_cycle(
     return plan
 
 
-def nobody_waits(world: World) -> bool:
+def has_nothing_pending(world: World) -> bool:
     """Whether no task or job waits for a decision and no plugin remembers past use.
 
     A cycle can then only change statuses, provided that its configuration only serves waiting jobs
     (`Config.serves_waiting`).
     """
-    return not (world.with_pending or world.waiting_for_queue or world.memories)
+    return not (world.with_pending or world.waiting_for_queue or world.usage_averages)
 
 
 def settle(world: World, placer: Placer) -> Plan:
-    """Decide a cycle that can only change statuses (see `nobody_waits`); the plan has those of PodGroups only."""
+    """Decide a cycle that can only change statuses (see `has_nothing_pending`); the plan has PodGroups' alone."""
     plan = Plan()
     settle_groups(world, placer.job_classes, plan)
     return plan

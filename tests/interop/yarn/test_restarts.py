@@ -185,7 +185,7 @@ def test_a_scheduler_writes_what_it_remembers_and_reads_it_again() -> None:
             await clock.sleep(5)
             first = await said_on(cluster)
             assert '"reserved":{"n":["ns/large-0","ns/large",' in first
-            scheduler.world.memory.clear()  # what a restart forgets
+            scheduler.world.plugin_state.clear()  # what a restart forgets
             await create(cluster, worlds.pod("small-4", "small", cpu="1", memory="1Gi"))
             await cluster.delete(catalog.POD, "small-0", "ns", grace_period_seconds=0)
             await clock.sleep(5)

@@ -157,7 +157,7 @@ class Cluster:
 
     def restart(self) -> None:
         """Forget what only a running scheduler knows."""
-        self.world.memory.clear()
+        self.world.plugin_state.clear()
 
     def end(self, *pods: str) -> None:
         """Let pods of the namespace ``default`` end."""

@@ -261,7 +261,7 @@ def test_off_nothing_is_evicted_and_nothing_remembered() -> None:
     worlds.feed(world, *gang("g", 1, cpu="2"))
     plan = worlds.cycle(world, config("minGain: 1"), now=NOW)
     assert not plan.evictions
-    assert "flow" not in world.memory
+    assert "flow" not in world.plugin_state
 
 
 def test_the_records_know_whom_an_eviction_helped() -> None:

@@ -98,7 +98,7 @@ def test_models_that_are_gone_are_planned_anew_when_they_are_back() -> None:
         world.nodes.remove_node(gone)
     worlds.feed(world, *job("b", "slow"))
     assert worlds.binds(worlds.cycle(world, chosen, now=NOW + 10)) == {}
-    assert world.memory["gavel"].plan == {}, "nobody has a turn on what is not there"
+    assert world.plugin_state["gavel"].plan == {}, "nobody has a turn on what is not there"
     worlds.feed(world, node("old", 1, "Tesla-K80"))
     assert worlds.binds(worlds.cycle(world, chosen, now=NOW + 20)) == {"ns/b-0": "old"}
 

@@ -118,7 +118,7 @@ def test_the_shadow_kept_between_sessions_equals_one_from_scratch() -> None:
     worlds.feed(world, recent("s", 5), worlds.pod("q", cpu="1", phase="Running", nodeName="busy"))
     world.remove_pod("ns/r")
     kept = asking.scores(asking.session(world, plugin, placer=placer), "p")
-    world.memory.clear()
+    world.plugin_state.clear()
     assert asking.scores(asking.session(world, plugin), "p") == kept
 
 

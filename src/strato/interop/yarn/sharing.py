@@ -98,7 +98,7 @@ class SharingPlugin(Plugin, ABC, Generic[Leaf, RoomT, KeptT]):
         self._noted: set[tuple[str, str]] = set()
         self._tried: set[str] = set()
         self._units = Units.of(ssn.world.dims, self.args.resources)
-        memory = ssn.world.memory
+        memory = ssn.world.plugin_state
         if self.name not in memory:
             memory[self.name] = self.remembers()
             recalled(ssn.world.queues.values(), memory[self.name])

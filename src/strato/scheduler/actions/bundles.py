@@ -46,7 +46,7 @@ def bundles_of(job: Job, victims: Iterable[Task]) -> list[Bundle]:
     nothing = np.zeros_like(job.used)
     if job.ready < job.min_available:
         return [Bundle(job, tuple(ordered), whole=False, cost=nothing)] if ordered else []
-    spare = _Surplus(job)
+    spare = _Spare(job)
     safe = [task for task in ordered if spare.give(task)]
     kept = set(map(id, safe))
     others = [task for task in ordered if id(task) not in kept]
@@ -59,7 +59,7 @@ def bundles_of(job: Job, victims: Iterable[Task]) -> list[Bundle]:
     return out
 
 
-class _Surplus:
+class _Spare:
     """How much a ready job has beyond its minima, in total, by role and by sub-job policy."""
 
     def __init__(self, job: Job) -> None:

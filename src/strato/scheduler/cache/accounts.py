@@ -21,13 +21,13 @@ from strato.scheduler.cache.affinity import AffinityIndex
 from strato.scheduler.cache.evictionrounds import EvictionRounds
 from strato.scheduler.cache.evictions import Evictions
 from strato.scheduler.cache.journal import NO_JOURNAL
-from strato.scheduler.cache.memory import UsageMemory
 from strato.scheduler.cache.neighbours import Neighbours
 from strato.scheduler.cache.replies import KnownReplies
 from strato.scheduler.cache.runtimes import RunTimes
 from strato.scheduler.cache.shards import Shards
 from strato.scheduler.cache.totals import Totals
 from strato.scheduler.cache.usage import Usages
+from strato.scheduler.cache.usageaverages import UsageAverages
 from strato.scheduler.claims.devices import Devices
 from strato.scheduler.claims.reservations import Reservations
 from strato.scheduler.claims.volumes import Volumes
@@ -77,14 +77,14 @@ class Accounts:
         reservations: Volumes and devices that placed tasks were given.
         volumes: Claims for storage, and the volumes for them.
         devices: Claims for devices, and the devices for them.
-        memories: Averages of past use, by plugin.
+        usage_averages: Averages of past use, by plugin.
         runtimes: How long pods run.
         shards: The nodes of this scheduler when several share the cluster.
         hyper_nodes: The network domains the nodes lie in.
         laid_out: Jobs that are split into sub-jobs or ask for a network topology.
         recovered: The domain tree for which `recover_domains` last looked at all of those jobs.
         objects: Objects kept as they are for the plugins that look them up, by view and key (``namespace/name``).
-        memory: State that plugins keep between sessions, by plugin.
+        plugin_state: State that plugins keep between sessions, by plugin.
         usages: What nodes really use, as last measured.
         waiting_for_queue: Jobs whose group has not been enqueued.
         changed: Jobs whose group status may have to be written again.
@@ -147,14 +147,14 @@ class Accounts:
         self.laid_out: dict[str, Job] = {}
         self.recovered: Tree | None = None
         self.objects: dict[type[Object], dict[str, Object]] = {}
-        self.memory: dict[str, Any] = {}
+        self.plugin_state: dict[str, Any] = {}
         self.usages = Usages()
         self.labels = NodeLabels(self.nodes)
         self.reservations = Reservations()
         self.volumes = Volumes(self.reservations)
         self.devices = Devices(self.reservations, self.labels)
         self._claiming = 0
-        self.memories: dict[str, UsageMemory] = {}
+        self.usage_averages: dict[str, UsageAverages] = {}
         self.runtimes = RunTimes()
         self._unsettled: dict[str, Job] = {}
         self._classes_made = 0

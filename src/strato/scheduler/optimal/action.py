@@ -95,7 +95,7 @@ class Flow(Allocate):
         Imports these modules only if they are needed.
         """
         wanted = ssn.world.flow_loaded and (self.args.preemption or self.args.migration)
-        if not wanted and "flow" not in ssn.world.memory:
+        if not wanted and "flow" not in ssn.world.plugin_state:
             yield None
             return
         from strato.scheduler.optimal.holds import Holds

@@ -44,7 +44,7 @@ class Holds:
         """Place pods on the places kept for them; charge the nodes for the other places."""
         ssn = self._ssn
         nodes = ssn.world.nodes
-        for hold in ssn.world.memory.pop(_MEMORY, ()):
+        for hold in ssn.world.plugin_state.pop(_MEMORY, ()):
             row = nodes.row_of.get(hold.node, -1)
             if hold.until > ssn.now and row >= 0 and nodes.present[row] and not self._hand_over(hold, row):
                 self._keep(hold, row)
@@ -54,7 +54,7 @@ class Holds:
         """Release the charges and keep the places for the next session."""
         self._free(0)
         if self._kept:
-            self._ssn.world.memory[_MEMORY] = [hold for hold, _ in self._kept]
+            self._ssn.world.plugin_state[_MEMORY] = [hold for hold, _ in self._kept]
 
     def keep(self, task: Task, row: int) -> None:
         """Keep a place for the successor of a task."""

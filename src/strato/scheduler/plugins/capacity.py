@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from strato.scheduler.cache.memory import UsageMemory
+from strato.scheduler.cache.usageaverages import UsageAverages
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.plugin import GANG_PREEMPT, PERMIT, REJECT, Plugin, how_many_fit
@@ -64,7 +64,7 @@ class Capacity(Plugin):
         else:
             self._entitle_flat(ssn.total.astype(np.float64))
         if self.args.half_life_seconds:
-            memory = world.memories.setdefault(self.name, UsageMemory())
+            memory = world.usage_averages.setdefault(self.name, UsageAverages())
             held = {name: mine.used for name, mine in self._shares.items()}
             memory.advance(ssn.now, self.args.half_life_seconds, held)
             for name, mine in self._shares.items():

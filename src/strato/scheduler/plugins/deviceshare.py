@@ -92,7 +92,7 @@ class DeviceShare(Plugin):
     def open(self, ssn: CycleContext) -> None:
         """Nothing is counted before a task asks for devices."""
         self._ssn = ssn
-        self._counts: Counts = ssn.world.memory.setdefault(self.name, Counts())
+        self._counts: Counts = ssn.world.plugin_state.setdefault(self.name, Counts())
 
     def _shares(self, task: Task) -> gpushare.Want | None:
         return gpushare.wanted(task.cls.spec, memory=self.args.gpu_sharing, number=self.args.gpu_number)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from strato.scheduler.cache.memory import UsageMemory
+from strato.scheduler.cache.usageaverages import UsageAverages
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.plugin import PERMIT, Plugin
@@ -49,8 +49,8 @@ class Drf(Plugin):
         self._totals = [(column, amount) for column, amount in enumerate(ssn.total.tolist()) if amount > 0]
         self._memory = self._remembered(ssn) if self.args.half_life_seconds else None
 
-    def _remembered(self, ssn: CycleContext) -> UsageMemory:
-        memory = ssn.world.memories.setdefault(self.name, UsageMemory())
+    def _remembered(self, ssn: CycleContext) -> UsageAverages:
+        memory = ssn.world.usage_averages.setdefault(self.name, UsageAverages())
         held: dict[str, Vector] = {}
         for job in ssn.world.jobs.values():
             if job.used.any():

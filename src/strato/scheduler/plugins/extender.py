@@ -126,7 +126,7 @@ class Extender(Plugin):
         self._world = world = ssn.world
         self._spent = 0.0
         self._name = f"{self.name} {self.args.prefix}"
-        self._silent = ssn.now < world.memory.setdefault(self._name, Health()).rests_until
+        self._silent = ssn.now < world.plugin_state.setdefault(self._name, Health()).rests_until
         if not self.args.session_open:
             return
         rows = [row for row, node in enumerate(world.nodes.facts) if node is not None]
@@ -272,7 +272,7 @@ class Extender(Plugin):
         """Post a question."""
         if self._silent:
             raise ExtenderFailed("the extender failed a moment ago")
-        health: Health = self._world.memory[self._name]
+        health: Health = self._world.plugin_state[self._name]
         seconds = 0.0
         try:
             left = min(self.args.timeout_seconds, self.args.budget_seconds - self._spent)

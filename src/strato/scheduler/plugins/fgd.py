@@ -107,9 +107,9 @@ class Fgd(Plugin):
     def open(self, ssn: CycleContext) -> None:
         """Begin a session; cards are counted when a task first needs them."""
         self._ssn = ssn
-        memory = ssn.world.memory.get(self.name)
+        memory = ssn.world.plugin_state.get(self.name)
         if memory is None or memory.args != self.args:
-            memory = ssn.world.memory[self.name] = _Memory(self.args)
+            memory = ssn.world.plugin_state[self.name] = _Memory(self.args)
         self._memory: _Memory = memory
         self._cards = memory.cards
         self._expect()

@@ -94,9 +94,9 @@ class Gavel(Plugin):
 
     def open(self, ssn: CycleContext) -> None:
         """Account for the time that jobs ran since the last cycle, and begin a round if the last one is over."""
-        memory = ssn.world.memory.get(self.name)
+        memory = ssn.world.plugin_state.get(self.name)
         if memory is None or memory.args != self.args:
-            memory = ssn.world.memory[self.name] = _Memory(self.args)
+            memory = ssn.world.plugin_state[self.name] = _Memory(self.args)
         self._memory: _Memory = memory
         self._nodes = ssn.world.nodes
         self._kinds: dict[str, JobKind] = {}

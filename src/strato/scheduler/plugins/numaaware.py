@@ -59,7 +59,7 @@ class NumaAware(Plugin):
         """Begin a session; topologies are read when a Guaranteed pod first needs them."""
         self._ssn = ssn
         self._views = ssn.world.objects.get(Numatopology, {})
-        self._pinned: dict[str, Pinned] = ssn.world.memory.setdefault(self.name, {})
+        self._pinned: dict[str, Pinned] = ssn.world.plugin_state.setdefault(self.name, {})
         self._layouts: dict[str, CpuLayout | None] = {}
 
     def watches_pods(self, task: Task) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from strato.scheduler.cache.memory import UsageMemory, boost
+from strato.scheduler.cache.usageaverages import UsageAverages, boost
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.plugin import PERMIT, REJECT, Plugin, how_many_fit
@@ -80,7 +80,7 @@ class Proportion(Plugin):
     def _weigh_by_memory(self, total: FloatArray) -> None:
         """Raise the weights of queues that held less than their part lately, and lower those of the others."""
         world = self._ssn.world
-        memory = world.memories.setdefault(self.name, UsageMemory())
+        memory = world.usage_averages.setdefault(self.name, UsageAverages())
         held = {name: queue.used for name, queue in world.queues.items() if queue.view is not None}
         memory.advance(self._ssn.now, self.args.half_life_seconds, held)
         width, safe = world.dims.width, np.maximum(total, 1.0)

@@ -98,7 +98,7 @@ class Rescheduling(Plugin):
     def open(self, ssn: CycleContext) -> None:
         """Check whether the interval is over."""
         self._ssn = ssn
-        memory = ssn.world.memory
+        memory = ssn.world.plugin_state
         last = memory.setdefault(self.name, ssn.now)
         self._due = ssn.now - last >= self.args.interval_seconds
         if self._due:

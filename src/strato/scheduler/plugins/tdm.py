@@ -88,7 +88,7 @@ class Tdm(Plugin):
         self._ssn = ssn
         local = datetime.fromtimestamp(ssn.now)  # windows are written in the machine's local time
         self._active = frozenset(name for name, window in self.args.zones.items() if window.contains(local))
-        ssn.world.memory.setdefault(self.name, -math.inf)
+        ssn.world.plugin_state.setdefault(self.name, -math.inf)
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
@@ -141,7 +141,7 @@ class Tdm(Plugin):
 
     def victim_tasks(self, tasks: Sequence[Task]) -> Sequence[Task]:
         """Once per period: preemptable tasks on the nodes of zones that are out of their window."""
-        memory = self._ssn.world.memory
+        memory = self._ssn.world.plugin_state
         if memory[self.name] + self.args.period_seconds > self._ssn.now:
             return ()
         memory[self.name] = self._ssn.now

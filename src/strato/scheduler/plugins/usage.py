@@ -140,7 +140,7 @@ class Usage(Plugin):
         """Begin a session; metrics are read when first needed."""
         self._ssn = ssn
         self._real: FloatArray | None = None
-        self._shadow: Shadow = ssn.world.memory.setdefault(self.name, Shadow())
+        self._shadow: Shadow = ssn.world.plugin_state.setdefault(self.name, Shadow())
         self._weights = np.array([self.args.cpu_weight, self.args.memory_weight], np.float64)
 
     def _load(self) -> FloatArray:

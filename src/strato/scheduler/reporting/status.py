@@ -72,7 +72,7 @@ def close_session(ssn: PluginAnswers, classes: JobClasses, *, of_queues: bool = 
 
 
 def settle_groups(world: World, classes: JobClasses, plan: Plan) -> None:
-    """Fill a plan's statuses of the groups that changed, without a session, when no job waits (`nobody_waits`)."""
+    """Fill a plan's statuses of the groups that changed, without a session, if no job waits (`has_nothing_pending`)."""
     for job in world.changed.values():
         _settle_group(world, classes, plan, job, None)
     world.changed.clear()

@@ -12,7 +12,7 @@ from random import Random
 from typing import Protocol
 
 from strato.scheduler.cache.world import World
-from strato.scheduler.cycle import nobody_waits, run_cycle, settle
+from strato.scheduler.cycle import has_nothing_pending, run_cycle, settle
 from strato.scheduler.framework.options import Config
 from strato.scheduler.model.plan import Plan
 from strato.scheduler.placement.placer import Placer
@@ -206,7 +206,7 @@ class Engine:
         self._decided_generation = world.schedulable_generation
         self._status_due = None
         self.cycles += 1
-        if self._serves_waiting and nobody_waits(world):
+        if self._serves_waiting and has_nothing_pending(world):
             plan = settle(world, self._placer)
         else:
             plan = run_cycle(

@@ -119,7 +119,7 @@ class YarnCapacity(SharingPlugin[QueueUse, MakingRoom, Remembered]):
             self._mirror.reserve(held.task, held.row)
 
     def _configuration(self) -> CapacityConfiguration:
-        memory = self._ssn.world.memory
+        memory = self._ssn.world.plugin_state
         key = f"{self.name} {self.args.file} {sorted(self.args.properties.items())}"
         made = file_source(Path(self.args.file), self.args.resources, self.args.properties)
         source: FollowedFile[QueueCatalogue] = memory.setdefault(key, made)

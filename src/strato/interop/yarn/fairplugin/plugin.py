@@ -142,7 +142,7 @@ class YarnFair(SharingPlugin[FairQueue, MakingRoom, Remembered]):
 
     def _allocations(self) -> Allocations:
         """Return the allocations in force: the present ones, or if these are invalid the last valid ones."""
-        memory, types = self._ssn.world.memory, self._units.types
+        memory, types = self._ssn.world.plugin_state, self._units.types
         path = self.args.allocation_file
         source: FollowedFile[Allocations] | AnnotationSource | None = memory.get(f"{self.name} {path} {types}")
         if source is None:

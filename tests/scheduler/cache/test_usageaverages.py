@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strato.scheduler.cache.memory import UsageMemory, boost
+from strato.scheduler.cache.usageaverages import UsageAverages, boost
 from tests.scheduler import worlds
 
 Json = dict[str, Any]
@@ -25,7 +25,7 @@ tiers:
 
 
 def test_average_follows_what_is_held() -> None:
-    memory = UsageMemory()
+    memory = UsageAverages()
     memory.advance(0.0, HOUR, {"a": np.array([100])})
     memory.advance(HOUR, HOUR, {"a": np.array([0])})
     assert memory.of("a", 1)[0] == pytest.approx(50)
@@ -37,7 +37,7 @@ def test_average_follows_what_is_held() -> None:
 
 @given(cuts=st.lists(st.floats(1.0, 5000.0), min_size=1, max_size=8))
 def test_average_does_not_depend_on_how_often_it_is_looked_at(cuts: list[float]) -> None:
-    often, seldom = UsageMemory(), UsageMemory()
+    often, seldom = UsageAverages(), UsageAverages()
     for memory in (often, seldom):
         memory.advance(0.0, HOUR, {"a": np.array([1000])})
     now = 0.0

@@ -1,7 +1,7 @@
 """Fairness with memory: averages of past use by queue or namespace, which decay with a half-life.
 
 The average is exponentially weighted over time: a queue that has always held ``u`` has the average ``u``, one that
-released it one half-life ago half of that. `World.memories` keeps the averages between sessions. They are lost when the
+released it one half-life ago half of that. `World.usage_averages` keeps them between sessions. They are lost when the
 process ends, so a restarted scheduler begins with all averages equal to zero.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 from strato.scheduler.model.resources import FloatArray, Vector
 
 
-class UsageMemory:
+class UsageAverages:
     """Average use by name (a queue, a namespace), in internal units."""
 
     def __init__(self) -> None:
