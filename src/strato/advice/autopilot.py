@@ -2,7 +2,7 @@
 
 Samples lose half of their weight in 12 hours (CPU) or 48 hours (memory). The CPU's limit is the weighted mean, as batch
 jobs bear throttling; that of memory is a percentile weighted by load (a value counts as much as it is large), as few
-jobs bear being killed. A margin comes on top, and of what would have been said within the last hour the largest holds.
+jobs bear being killed. A margin is added, and the largest limit computed within the last hour applies.
 
 Source: K. Rzadca et al., "Autopilot: workload autoscaling at Google", EuroSys 2020 (spec utilisation 6.2); the margins
 are between the 10 and 15 % given there. The policies that choose among many models are not built.
@@ -20,13 +20,13 @@ CPU_HALF_LIFE_SECONDS: Final = 12 * 3600.0
 MEMORY_HALF_LIFE_SECONDS: Final = 48 * 3600.0
 _MEMORY_SHARE: Final = 0.98
 _SMALL: Final = Amounts(4_000, 8 << 30)
-"""Up to here the margin is the larger one."""
+"""Amounts up to which the larger margin applies."""
 _SMALL_MARGIN, _LARGE_MARGIN = 0.15, 0.10
 _HOUR_SECONDS: Final = 3600.0
 
 
 class Use(Protocol):
-    """What something used until an instant."""
+    """Use of a container until an instant."""
 
     @property
     def ended(self) -> float:
@@ -38,11 +38,11 @@ class Use(Protocol):
 
     @property
     def needed_bytes(self) -> float:
-        """Peak of memory."""
+        """Peak of memory use in bytes."""
 
 
 def load_adjusted(layout: Layout, weights: Mapping[int, float], share: float) -> float:
-    """Return the percentile of a histogram in which each bucket weighs as much more as its values are larger."""
+    """Return a percentile of a histogram whose buckets' weights are multiplied by their values."""
     adjusted = Histogram(layout)
     largest = max((layout.end(bucket) for bucket in weights), default=1.0)
     for bucket, weight in weights.items():
@@ -51,7 +51,7 @@ def load_adjusted(layout: Layout, weights: Mapping[int, float], share: float) ->
 
 
 def weighted_mean(layout: Layout, weights: Mapping[int, float]) -> float:
-    """Return the mean of a histogram's values, each taken for the end of its bucket."""
+    """Return the mean of a histogram's values, each counted as the end of its bucket."""
     total = sum(weights.values())
     return sum(weight * layout.end(bucket) for bucket, weight in weights.items()) / total if total else 0.0
 
@@ -63,7 +63,7 @@ def with_margin(amounts: Amounts) -> Amounts:
 
 
 def limits(uses: Sequence[Use], now: float) -> Amounts:
-    """Return the limits of a batch job: the largest of those that held within the last hour."""
+    """Return the limits of a batch job: the largest of those computed for the last hour."""
     instants = {now, *(use.ended for use in uses if now - _HOUR_SECONDS <= use.ended <= now)}
     return max_of(_limits_at([use for use in uses if use.ended <= instant], instant) for instant in instants)
 

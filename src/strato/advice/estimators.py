@@ -1,7 +1,7 @@
-"""Amounts to request out of histograms, as the vertical pod autoscaler's recommender estimates them.
+"""Estimate requests from histograms, as the vertical pod autoscaler's recommender does.
 
-Amounts are whole millicores and bytes, truncated after every step and bounded, so that they are the original's to the
-digit. Source: recommender/logic and recommender/model/types.go (spec utilisation 6.1).
+Amounts are whole millicores and bytes, truncated after every step and bounded, so that results equal the original's
+exactly. Source: recommender/logic and recommender/model/types.go (spec utilisation 6.1).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _UNITS: Final = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 
 
 
 def truncated(amount: float) -> int:
-    """Return a whole amount between 0 and the largest there is."""
+    """Return an amount truncated to an integer, and clamped between 0 and the largest amount."""
     return 0 if not amount > 0 else _LARGEST if amount > _LARGEST else int(amount)
 
 
@@ -40,7 +40,7 @@ class Amounts(NamedTuple):
         return Amounts(truncated(self.cpu_millicores * factor), truncated(self.memory_bytes * factor))
 
     def with_margin(self, ratio: float) -> Amounts:
-        """Return both and a share of them more; the share is truncated by itself."""
+        """Return both amounts increased by a ratio; the increase is truncated separately."""
         more = self.scaled(ratio)
         return Amounts(self.cpu_millicores + more.cpu_millicores, self.memory_bytes + more.memory_bytes)
 
@@ -49,14 +49,14 @@ class Amounts(NamedTuple):
         return Amounts(max(self[0], other[0]), max(self[1], other[1]))
 
     def with_confidence(self, confidence: float, multiplier: float, exponent: float) -> Amounts:
-        """Return both times (1 + multiplier / confidence) ^ exponent; without any confidence the utmost."""
+        """Return both times (1 + multiplier / confidence) ^ exponent; the largest amount if the confidence is 0."""
         base = 1 + multiplier / confidence if confidence else math.inf
         return self.scaled(base**exponent)
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One estimate: a percentile, and how far it moves away while little is known."""
+    """One estimate: a percentile, and the factors that widen it while confidence is low."""
 
     percentile: float
     multiplier: float = 0.0
@@ -74,14 +74,14 @@ _POD_MINIMUM: Final = Amounts(25, 250 << 20)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What is estimated; the defaults are the original's."""
+    """Percentiles and margins of the estimates, with the original's defaults."""
 
     target: Share = Share(0.9)
     lower: Share = Share(0.5, 0.001, -2.0)
     upper: Share = Share(0.95, 1.0, 1.0)
     margin_ratio: float = 0.15
     pod_minimum: Amounts = _POD_MINIMUM
-    """Divided by the number of the pod's containers."""
+    """Minimum of a pod, which is divided by the number of its containers."""
     confidence_seconds: float = DAY_SECONDS
 
 
@@ -94,18 +94,18 @@ class Estimate(NamedTuple):
 
 
 def container_minimum(pod_minimum: Amounts, containers: int) -> Amounts:
-    """Return what each of a pod's containers gets at least."""
+    """Return the minimum of each of a pod's containers."""
     return pod_minimum.scaled(1 / containers)
 
 
 def estimate(use: UseHistograms, rules: Rules, minimum: Amounts, confidence: float | None = None) -> Estimate:
-    """Return what a container shall request.
+    """Return the recommended requests of a container.
 
     Args:
-        use: Of it and its equals.
+        use: Use of the container and its equals.
         rules: Percentiles and margins.
-        minimum: No estimate is below.
-        confidence: Instead of that which follows from the samples' number and the days they span.
+        minimum: Lower bound of all estimates.
+        confidence: Overrides the confidence computed from the samples' number and time span.
     """
     known = use.confidence(rules.confidence_seconds) if confidence is None else confidence
     shares = (rules.target, rules.lower, rules.upper)
@@ -113,7 +113,7 @@ def estimate(use: UseHistograms, rules: Rules, minimum: Amounts, confidence: flo
 
 
 def estimate_pod(containers: Mapping[str, UseHistograms], rules: Rules) -> dict[str, Estimate]:
-    """Return what the containers of a pod shall request, in the order of their names."""
+    """Return the recommended requests of a pod's containers, in the order of their names."""
     if not containers:
         return {}
     minimum = container_minimum(rules.pod_minimum, len(containers))
@@ -144,10 +144,10 @@ def to_resources(
     """Return a resource list in Kubernetes' text, of the controlled resources only.
 
     Args:
-        amounts: Of a container.
+        amounts: Amounts of a container.
         controlled: Which of ``cpu`` and ``memory``.
-        cpu_multiple: Millicores are rounded up to a multiple of.
-        memory_multiple: Bytes are rounded up to a multiple of.
+        cpu_multiple: Millicores are rounded up to a multiple of this.
+        memory_multiple: Bytes are rounded up to a multiple of this.
         humanize: Whether memory is written with two decimals, as people read it.
     """
     cpu, memory = rounded_up(amounts.cpu_millicores, cpu_multiple), rounded_up(amounts.memory_bytes, memory_multiple)
@@ -159,5 +159,5 @@ def to_resources(
 
 
 def whole_cores(millicores: int) -> int:
-    """Return the millicores of as many whole cores as are needed."""
+    """Return millicores rounded up to whole cores."""
     return rounded_up(millicores, 1000)

@@ -1,4 +1,4 @@
-"""Histograms of samples with weights, and such whose samples lose weight with age.
+"""Histograms of weighted samples, optionally with weights that decay with age.
 
 The buckets of a `Layout` are fixed; bucket b holds values from ``start(b)`` up to ``start(b + 1)``, the first also what
 is below it and the last also what is above. Weights below the layout's epsilon count as nothing. A percentile is the
@@ -20,9 +20,9 @@ _LARGEST_SAVED: Final = 10_000
 """Weight of the heaviest bucket of a checkpoint; the others are in proportion."""
 _EQUAL: Final = 1e-15
 _MOST_HALF_LIVES: Final = 100
-"""Samples so much newer than the reference instant move it, before their weights leave what a float can hold."""
+"""A sample newer than the reference instant by so many half-lives moves it, so that weights stay finite."""
 _ZERO_TIME: Final = -62_135_596_800.0
-"""Go's zero time, of which half-lives are counted: instants are rounded to the same ones as the original's."""
+"""Go's zero time, from which half-lives are counted, so that reference instants are the same as the original's."""
 
 
 class InvalidCheckpoint(UsageError):
@@ -55,7 +55,7 @@ class Layout:
         return self.first * (self.ratio**bucket - 1) / (self.ratio - 1)
 
     def end(self, bucket: int) -> float:
-        """Return what all values of a bucket are below; the last has no end, its start stands for it."""
+        """Return the upper bound of a bucket's values; for the last bucket, which has none, its start."""
         return self.start(min(bucket + 1, self.count - 1))
 
     def find(self, value: float) -> int:
@@ -76,7 +76,7 @@ MEMORY: Final = Layout.exponential(1e12, 1e7, 1.05, 0.0001)
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What is saved of a histogram: weights in proportion, their sum, and the instant that weights refer to."""
+    """The saved form of a histogram: scaled weights, their sum, and the reference instant."""
 
     total_weight: float
     bucket_weights: Mapping[int, int] = field(default_factory=dict)
@@ -84,11 +84,11 @@ class Checkpoint:
 
 
 class Histogram:
-    """Weights of values. With a half-life a sample weighs half as much as one that is so much newer.
+    """Weights of values by bucket. With a half-life, a sample has half the weight of one that is a half-life newer.
 
     Args:
         layout: The buckets.
-        half_life_seconds: Infinite: age is of no concern, and no instant is looked at.
+        half_life_seconds: Infinite for weights independent of age; instants are then ignored.
     """
 
     __slots__ = ("_first", "_last", "_total", "_weights", "half_life_seconds", "layout", "reference")
@@ -96,11 +96,11 @@ class Histogram:
     def __init__(self, layout: Layout, half_life_seconds: float = math.inf) -> None:
         self.layout, self.half_life_seconds = layout, half_life_seconds
         self.reference = _ZERO_TIME
-        """The instant at which a sample has its own weight."""
+        """The reference instant, of which samples have their weight unscaled."""
         self._weights = [0.0] * layout.count
         self._total = 0.0
         self._first, self._last = layout.count - 1, 0
-        """Lowest and highest bucket that count; the other way round while none does."""
+        """Lowest and highest bucket above epsilon; first > last while there is none."""
 
     def add(self, value: float, weight: float, at: float = 0.0) -> None:
         """Add a sample of that instant."""
@@ -115,7 +115,7 @@ class Histogram:
             self._first, self._last = min(self._first, bucket), max(self._last, bucket)
 
     def subtract(self, value: float, weight: float, at: float = 0.0) -> None:
-        """Take a sample back; what is left of rounding counts as nothing."""
+        """Remove a sample; a remainder below epsilon, from rounding, counts as 0."""
         bucket, weight = self.layout.find(value), weight * self._factor(at)
         for_nothing = self.layout.epsilon
         self._total = left if (left := self._total - weight) >= for_nothing else 0.0
@@ -137,11 +137,11 @@ class Histogram:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no bucket counts."""
+        """Whether no bucket has a weight above epsilon."""
         return self._weights[self._first] < self.layout.epsilon
 
     def percentile(self, share: float) -> float:
-        """Return what so large a share of all weight is below; 0 of an empty histogram."""
+        """Return the value below which a share of the total weight lies; 0 for an empty histogram."""
         if self.is_empty:
             return 0.0
         wanted, sum_ = share * self._total, 0.0
@@ -152,25 +152,25 @@ class Histogram:
         return self.layout.end(self._last)
 
     def buckets(self) -> dict[int, float]:
-        """Return the weights of the buckets that have any, as they are at the reference instant."""
+        """Return the non-zero weights by bucket, relative to the reference instant."""
         return {bucket: weight for bucket, weight in enumerate(self._weights) if weight}
 
     def is_equal(self, other: Histogram) -> bool:
-        """Return whether both hold the same, apart from rounding."""
+        """Return whether both have equal weights, up to rounding."""
         here = (self.layout, self.half_life_seconds, self.reference, self._first, self._last)
         if here != (other.layout, other.half_life_seconds, other.reference, other._first, other._last):
             return False
         return all(abs(one - two) <= _EQUAL for one, two in zip(self._weights, other._weights, strict=True))
 
     def save(self) -> Checkpoint:
-        """Return the checkpoint; buckets that round to nothing beside the heaviest are left out."""
+        """Return the checkpoint; buckets whose scaled weight rounds to 0 are left out."""
         largest = max(self._weights[self._first : self._last + 1], default=0.0)
         ratio = _LARGEST_SAVED / largest if largest else 0.0
         saved = {bucket: math.floor(weight * ratio + 0.5) for bucket, weight in self.buckets().items()}
         return Checkpoint(self._total, {bucket: weight for bucket, weight in saved.items() if weight}, self.reference)
 
     def load(self, saved: Checkpoint) -> None:
-        """Add what a checkpoint holds to an empty histogram.
+        """Load a checkpoint into an empty histogram.
 
         Raises:
             InvalidCheckpoint: A weight is negative, or there is no such bucket; nothing was added.
@@ -213,7 +213,7 @@ class Histogram:
         return math.ldexp(1.0, math.floor((before - after) / self.half_life_seconds + 0.5))
 
     def _narrow(self) -> None:
-        """Leave out buckets at both ends that no longer count."""
+        """Exclude buckets at both ends whose weight is below epsilon."""
         last, epsilon = self.layout.count - 1, self.layout.epsilon
         while self._weights[self._first] < epsilon and self._first < last:
             self._first += 1

@@ -1,7 +1,7 @@
-"""What the replicas of a role of a training job shall request, out of earlier runs of the same job.
+"""Recommend requests for the replicas of a training job's role, from earlier runs of the same job.
 
-All replicas of a role count together, and memory counts once for each replica's run with its peak. What a run says
-weighs half as much after 7 newer runs or 14 days, whichever is longer. Source: spec utilisation 6.2.
+The samples of all replicas of a role are combined; memory counts once per replica and run, with its peak. The weight of
+a run is halved after 7 newer runs or 14 days, whichever takes longer. Source: spec utilisation 6.2.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from strato.advice.histogram import CPU
 from strato.advice.use import DAY_SECONDS, Aggregation, UseHistograms, bumped
 
 START_SECONDS: Final = 60.0
-"""So long after its start a container's CPU says nothing about training."""
+"""Time after a container's start whose CPU samples are ignored, as training has not begun."""
 _CERTAIN_RUNS: Final = 8
 _CERTAIN_SAMPLES: Final = 480
 _LOW_RUNS: Final = 3
@@ -30,18 +30,18 @@ _THROTTLED_SHARE: Final = 0.1
 _THROTTLED_MORE: Final = 1.1
 _STRAGGLER: Final = 0.5
 _FEWEST_REPLICAS: Final = 3
-"""A median of fewer says nothing of any of them."""
+"""Fewest replicas for which a median is meaningful."""
 CPU_MULTIPLE: Final = 100
 MEMORY_MULTIPLE: Final = 64 << 20
 
 _RUN_SUFFIX: Final = re.compile(
     r"[-._](?:\d+(?:[-._:t]\d+)*|(?=[a-z]*\d)[a-z0-9]{5,}|[bcdfghjklmnpqrstvwxz2456789]{5})$"
 )
-"""A date, a number or what a generated name ends with: five or more characters with a digit, or without vowels."""
+"""A date, a number or the suffix of a generated name: five or more characters with a digit, or without vowels."""
 
 
 class RoleKey(NamedTuple):
-    """Whose use counts together."""
+    """Identifies the containers whose use is combined."""
 
     queue: str
     namespace: str
@@ -52,23 +52,23 @@ class RoleKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaUse:
-    """What one container of one replica used in one run."""
+    """Use of one container of one replica in one run."""
 
     run: str
     index: str
-    """Of the replica."""
+    """Index of the replica."""
     requests: Amounts
     ended: float
     """Instant of the newest sample."""
     seconds: float
-    """How long the container ran, as far as it is known."""
+    """How long the container ran, as far as known."""
     cpu_samples: Mapping[int, int]
-    """Samples of the CPU, one a minute, by bucket of `histogram.CPU`."""
+    """Number of CPU samples, one per minute, by bucket of `histogram.CPU`."""
     cpu_core_seconds: float
     memory_peak_bytes: float
     ooms: int = 0
     throttled_samples: int = 0
-    """With more than a quarter of all periods throttled."""
+    """Number of samples with more than a quarter of the periods throttled."""
 
     @property
     def samples(self) -> int:
@@ -77,20 +77,20 @@ class ReplicaUse:
 
     @property
     def needed_bytes(self) -> float:
-        """Return the peak, or what a container that was killed at it needs."""
+        """Return the peak of memory; for a container killed for lack of memory, the estimated need."""
         if not self.ooms:
             return self.memory_peak_bytes
         return bumped(max(self.memory_peak_bytes, self.requests.memory_bytes), Aggregation())
 
     @property
     def mean_cores(self) -> float:
-        """Return the use while it ran."""
+        """Return the mean CPU use in cores while the container ran."""
         return self.cpu_core_seconds / self.seconds if self.seconds else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleAdvice:
-    """What a container of a role shall request."""
+    """Recommended requests of a container of a role."""
 
     key: RoleKey
     replicas: int
@@ -108,18 +108,18 @@ class RoleAdvice:
 
     @property
     def saved_core_hours(self) -> float:
-        """Return what a run takes less of if the advice is followed; negative where it asks for more."""
+        """Return the core hours that a run saves if the advice is followed; negative if it needs more."""
         less = (self.requests.cpu_millicores - self.advice.target.cpu_millicores) / 1000
         return less * self.replicas * self.mean_run_seconds / 3600
 
     @property
     def is_uncertain(self) -> bool:
-        """Return whether too few runs are known."""
+        """Return whether there are too few runs for reliable advice."""
         return self.runs < _LOW_RUNS
 
 
 def template_of(name: str) -> str:
-    """Return a job's name without what distinguishes its runs: ``ctr-day-20260801`` is a run of ``ctr-day``."""
+    """Return a job's name without the suffix of the run: ``ctr-day-20260801`` is a run of ``ctr-day``."""
     shorter = _RUN_SUFFIX.sub("", name)
     while shorter and shorter != name:
         name, shorter = shorter, _RUN_SUFFIX.sub("", shorter)
@@ -130,10 +130,10 @@ def advise(key: RoleKey, replicas: Iterable[ReplicaUse], policy: str, containers
     """Return what a container of a role shall request.
 
     Args:
-        key: Whose.
-        replicas: What replicas used; at least one.
+        key: Identifies the role and container.
+        replicas: Use by replicas; at least one.
         policy: ``vpa`` or ``autopilot``.
-        containers: Of the pod: they share its minimum.
+        containers: Number of the pod's containers, which share its minimum.
         now: The present instant.
     """
     known = sorted(replicas, key=lambda one: (one.run, one.index))
@@ -156,7 +156,7 @@ def advise(key: RoleKey, replicas: Iterable[ReplicaUse], policy: str, containers
     rounded = Estimate(
         *(Amounts(rounded_up(cpu, CPU_MULTIPLE), rounded_up(memory, MEMORY_MULTIPLE)) for cpu, memory in found)
     )
-    if not samples:  # runs too young, or suppressed all the time, say nothing of CPUs
+    if not samples:  # runs that were too short or always suppressed have no usable CPU samples
         rounded = Estimate(*(one._replace(cpu_millicores=newest[-1].requests.cpu_millicores) for one in rounded))
     ooms = sum(one.ooms for one in known)
     notes = [f"OOM x{ooms}"] if ooms else []
@@ -179,7 +179,7 @@ def advise(key: RoleKey, replicas: Iterable[ReplicaUse], policy: str, containers
 
 
 def stragglers(replicas: Sequence[ReplicaUse]) -> list[str]:
-    """Return the replicas of one run that use less than half of what is usual among them."""
+    """Return the replicas of one run that use less than half of the median."""
     if len(replicas) < _FEWEST_REPLICAS:
         return []
     usual = median(one.mean_cores for one in replicas)

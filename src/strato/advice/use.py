@@ -1,8 +1,8 @@
-"""What is kept of the use of containers: of each the newest CPU sample and memory peak, of equal ones histograms.
+"""Aggregated use of containers: the newest CPU sample and memory peak of each, and histograms of equal containers.
 
-CPU is a sample a minute. Memory counts once an aggregation interval with its peak: a larger sample of the same interval
-takes the place of the one before. A container killed for lack of memory used more than was measured, so it counts as
-having needed a little more than its request or its peak.
+CPU has a sample per minute. Memory counts once per aggregation interval with its peak: a larger sample of the same
+interval replaces the one before. A container killed for lack of memory needed more than was measured, so its need is
+estimated a little above its request or peak.
 
 Source: vertical pod autoscaler, recommender/model (spec utilisation 6.1).
 """
@@ -21,13 +21,13 @@ _FOREVER: Final = float("-inf")
 
 
 class Samples(Protocol):
-    """Takes samples: a `Histogram`."""
+    """The part of `Histogram` that adds and removes samples."""
 
     def add(self, value: float, weight: float, at: float) -> None:
         """Add a sample."""
 
     def subtract(self, value: float, weight: float, at: float) -> None:
-        """Take one back."""
+        """Remove a sample."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Aggregation:
     memory_interval_seconds: float = DAY_SECONDS
     memory_intervals: int = 8
     oom_min_bytes: float = 100 * _MIB
-    """What a container that was killed gets more at least."""
+    """Least increase of the estimated need of a container that was killed for lack of memory."""
     oom_ratio: float = 1.2
 
     @property
@@ -48,12 +48,12 @@ class Aggregation:
 
 
 def bumped(used_bytes: float, options: Aggregation) -> int:
-    """Return what a container needs that was killed at ``used_bytes``."""
+    """Return the estimated need of a container that was killed at ``used_bytes``."""
     return int(max(used_bytes + options.oom_min_bytes, used_bytes * options.oom_ratio))
 
 
 class UseHistograms:
-    """The use of equal containers: both histograms, and how many CPU samples they are made of."""
+    """The use of equal containers: both histograms, and the number of CPU samples in them."""
 
     def __init__(self, options: Aggregation) -> None:
         self.cpu = Histogram(CPU, options.half_life_seconds)
@@ -63,12 +63,12 @@ class UseHistograms:
         self.samples = 0
 
     def count_sample(self, at: float) -> None:
-        """Note a CPU sample, which `cpu` has got."""
+        """Count a CPU sample, which the caller has added to `cpu`."""
         self.first_sample, self.last_sample = min(self.first_sample, at), max(self.last_sample, at)
         self.samples += 1
 
     def confidence(self, interval_seconds: float = DAY_SECONDS) -> float:
-        """Return the days that samples span, or would take at one a minute if that is less."""
+        """Return the days that the samples span, or the days of their number at one per minute if that is less."""
         if not self.samples:
             return 0.0
         spanned = (self.last_sample - self.first_sample) / interval_seconds
@@ -77,7 +77,7 @@ class UseHistograms:
 
 @dataclass(slots=True, kw_only=True)
 class ContainerUse:
-    """Turns the samples of one container into those of histograms; late and doubled ones are refused.
+    """Adds the samples of one container to histograms; late and repeated ones are refused.
 
     All methods return whether the sample was taken.
     """
@@ -92,7 +92,7 @@ class ContainerUse:
     _oom_peak: float = 0.0
 
     def add_cpu(self, at: float, cores: float) -> bool:
-        """Take the cores used around an instant."""
+        """Add a sample of the cores used around an instant."""
         if cores < 0 or at <= self._last_cpu:
             return False
         self.cpu.add(cores, CPU_WEIGHT, at)
@@ -100,14 +100,14 @@ class ContainerUse:
         return True
 
     def add_memory(self, at: float, used_bytes: float) -> bool:
-        """Take the bytes in use at an instant."""
+        """Add a sample of the bytes in use at an instant."""
         if used_bytes < 0 or at < self._last_memory:
             return False
         self._take(at, used_bytes, is_oom=False)
         return True
 
     def add_oom(self, at: float, requested_bytes: float) -> bool:
-        """Take that the container was killed for lack of memory; what was long ago says nothing any more."""
+        """Add a kill for lack of memory; one that is too long ago is refused."""
         if self._interval_end is not None and at < self._interval_end - self.options.memory_interval_seconds:
             return False
         self._take(at, bumped(max(requested_bytes, self._peak), self.options), is_oom=True)

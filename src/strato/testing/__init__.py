@@ -1,11 +1,11 @@
-"""Room `testing`: small worlds for tests, ours and those of plugin authors.
+"""Test helpers, for Strato's own tests and for authors of plugins.
 
 - `manifests`: builders of single objects (`pod`, `node`, `podgroup`, `queue`, `vcjob`), plain JSON.
-- `scenes`: a whole cluster as a value (`cluster()`).
-- `decisions`: one call from a scene to what the scheduler decides on it (`decide()`), for plugin authors.
-- `agent`: random hosts for handlers of the node agent, and the rules that they keep (`check()`).
-- `faults`: an API server that refuses, throttles, is slow, hangs and loses answers.
-- `harness`: an API server with controllers, scheduler and hollow nodes in this process, under either clock.
+- `scenes`: the objects of a whole cluster as an immutable value (`cluster()`).
+- `decisions`: run scheduling cycles on a scene and return the decisions (`decide()`), for plugin authors.
+- `agent`: random hosts for handlers of the node agent, and checks of the handlers' contract (`check()`).
+- `faults`: a client whose API server refuses, throttles, is slow, hangs and loses answers.
+- `harness`: an API server with controllers, scheduler and hollow nodes in this process, on the real or a virtual clock.
 - `chaos`: a cluster of processes in virtual time under a seeded adversary (`python -m strato.testing.chaos`).
 """
 

@@ -1,7 +1,7 @@
-"""What a handler of the node agent must hold in any round, for its author's tests.
+"""Check the contract of a handler of the node agent on random hosts, for its author's tests.
 
-``check(Mine)`` gives a handler random hosts, one after the other, and raises `BrokenPromise` at the first broken rule,
-with the round that broke it. It needs nothing but the seed, so that a failure comes back.
+``check(Mine)`` passes random hosts to a handler, one after the other, and raises `BrokenPromise` at the first broken
+rule, with the round that broke it. The rounds depend on the seed alone, so a failure can be reproduced.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from strato.agent.events import Action, ActionKind, ContainerEvent, HostEvent, L
 from strato.agent.handlers import Handler
 
 KERNEL_MILLI: Final = 10
-"""No quota is less: 1,000 µs of a period of 100,000 µs."""
+"""The kernel's lowest quota: 1,000 µs of a period of 100,000 µs."""
 _QUOTAS: Final = frozenset({ActionKind.SET_QUOTA, ActionKind.CLEAR})
 _CORES: Final = (1.0, 2.0, 16.0, 48.0, 256.0)
 _USES: Final = (0.0, 0.5, 0.79, 0.8, 0.85, 0.9, 0.95, 1.0)
 
 
 class BrokenPromise(AssertionError):
-    """A handler did what no handler may do."""
+    """A handler broke the contract of handlers."""
 
 
 def check(kind: type[Handler], options: Any = None, *, rounds: int = 300, seed: int = 0) -> list[Action]:
-    """Run a handler through random rounds; return all that it wanted done.
+    """Run a handler through random rounds; return all its actions.
 
     Args:
         kind: The handler's class.
-        options: Of its options' class; None: its defaults.
-        rounds: How many hosts it sees; the boundaries of use are among them.
-        seed: Of the rounds, and of the handler's own generator.
+        options: An instance of its options' class; None uses its defaults.
+        rounds: Number of hosts, among them hosts with the extremes of use.
+        seed: Seed of the rounds and of the handler's generator.
 
     Raises:
-        BrokenPromise: It raised, named a container that is not there, wrote one twice or below the kernel's floor,
-            changed what it was given, or decided otherwise on the same rounds from the same seed.
+        BrokenPromise: The handler raised, named an unknown container, set a quota twice or below the kernel's minimum,
+            changed its input, or decided differently on the same rounds with the same seed.
     """
     events = list(random_rounds(Random(seed), rounds))
     first, second = _decisions(kind, options, events, seed), _decisions(kind, options, events, seed)
@@ -47,7 +47,7 @@ def check(kind: type[Handler], options: Any = None, *, rounds: int = 300, seed: 
 
 
 def random_rounds(random: Random, rounds: int) -> Iterator[HostEvent]:
-    """Yield hosts as an agent reports them, five seconds apart; containers come, go and are started again."""
+    """Yield hosts as an agent reports them, five seconds apart; containers start, end and restart."""
     cores = random.choice(_CORES)
     for number in range(rounds):
         at = 1_000_000.0 + 5 * number

@@ -1,4 +1,4 @@
-"""One call from a scene to decisions: what authors of plugins test with.
+"""Run scheduling cycles on a scene and return the decisions, for tests of plugins.
 
 from strato.testing import cluster, decide
 
@@ -25,17 +25,17 @@ from strato.scheduler.placement.placer import Placer
 Json = Mapping[str, Any]
 
 PLAIN = "actions: 'enqueue, allocate, backfill'\ntiers:\n- plugins: [{name: gang}, {name: predicates}]\n"
-"""The configuration plugins are tried on unless another is named: gangs and node filters, no scores."""
+"""Default configuration for tests of plugins: gangs and node filters, no scores."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """What cycles decided.
+    """The decisions of the cycles.
 
     Attributes:
         binds: Node by pod (``namespace/name``), over all cycles.
         evicted: Pods that were evicted, in order.
-        reasons: By pod that waits after the last cycle, the message it gets.
+        reasons: Message for each pod that waits after the last cycle.
         failures: Errors of plugins.
     """
 
@@ -55,19 +55,19 @@ def decide(
     seed: int = 0,
     now: float = START,
 ) -> Decisions:
-    """Run cycles on a scene and return the decisions; nothing is applied anywhere.
+    """Run cycles on a scene and return the decisions, which are not applied to any cluster.
 
     Args:
-        scene: Manifests, as of `strato.testing.cluster`.
-        plugins: Put before the first tier of the configuration, as a tier of their own.
+        scene: Manifests, such as those of `strato.testing.cluster`.
+        plugins: Classes of plugins, added as a tier before the configuration's first one.
         config: The configuration file's text.
-        arguments: Those of ``plugins``, decoded: an instance of ``args_type`` by the plugin's name.
-        cycles: How many; bound pods run from the next on.
-        seed: Decides what is left to chance.
+        arguments: Decoded arguments of ``plugins``: an instance of ``args_type`` by the plugin's name.
+        cycles: Number of cycles; bound pods run from the next one on.
+        seed: Seed of random choices.
         now: Seconds since the epoch at the first cycle; a second passes between two.
 
     Raises:
-        InvalidInput: The scene or the configuration is bad.
+        InvalidInput: The scene or the configuration is invalid.
     """
     rules = _with(parse_config(config), plugins, arguments or {})
     world = load([(f"object {number}", dict(obj)) for number, obj in enumerate(scene, 1)])

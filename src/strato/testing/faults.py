@@ -1,11 +1,11 @@
-"""An API server that misbehaves as real ones do, for tests: it refuses, throttles, is slow, hangs, loses answers.
+"""A client for tests whose API server misbehaves as real ones do: it refuses, throttles, is slow, hangs, loses answers.
 
     cluster = FaultyCluster(server, user, clock, Random(7), faults=WORLDS["half-dead"])
     ...
     cluster.heal()  # from now on everything is answered
 
-The requests reach the real server, so that what was carried out without an answer has really happened. Everything is
-drawn from the generator handed in: the same seed has the same faults.
+Requests reach the real server, so that one carried out without an answer has really taken effect. Faults are drawn from
+the given generator: the same seed gives the same faults.
 """
 
 from __future__ import annotations
@@ -25,44 +25,44 @@ from strato.clock import Clock
 from strato.errors import ApiError, Conflict, Gone, TooManyRequests, Unavailable
 
 SILENCE_SECONDS: Final = 60.0
-"""When a request that is never answered ends, as the HTTP client ends it."""
+"""Time after which a request without an answer fails, as in the HTTP client."""
 
 
 class Fault(StrEnum):
-    """What happens to a request that is not simply refused with an error."""
+    """A fault of a request other than an error answer."""
 
     LOST = "lost"
-    """It is carried out, and the connection breaks before, or in the middle of, its answer."""
+    """The request is carried out, and the connection breaks before or in the middle of the answer."""
     HANGS = "hangs"
-    """It is not carried out and not answered."""
+    """The request is neither carried out nor answered."""
     LOST_AND_HANGS = "lost and hangs"
-    """It is carried out and not answered."""
+    """The request is carried out and not answered."""
 
 
 Rule = Callable[[Request], ApiError | Fault | None]
-"""Says what becomes of a request; None is nothing special."""
+"""Returns the fault of a request; None for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faults:
-    """How an API server misbehaves; ratios are shares of the requests, in [0, 1]."""
+    """How an API server misbehaves; ratios are fractions of the requests, in [0, 1]."""
 
     connections: int = 0
-    """How many requests are under way at once, watches aside; others wait in line. 0 is no limit."""
+    """Most concurrent requests, without watches; others wait. 0 sets no limit."""
     seconds: float = 0.0
-    """Longest time an answer takes; each takes a part of it by chance."""
+    """Longest delay of an answer; each takes a random part of it."""
     refused_ratio: float = 0.0
-    """503, not carried out."""
+    """Answered 503 and not carried out."""
     conflict_ratio: float = 0.0
-    """409 to a change, not carried out."""
+    """Changes answered 409 and not carried out."""
     lost_ratio: float = 0.0
-    """Carried out, no answer."""
+    """Carried out; the connection breaks before the answer."""
     hanging_ratio: float = 0.0
-    """No answer; half of them are carried out."""
+    """Never answered; half of them are carried out."""
     writes_per_second: float = 0.0
-    """More writes than that are answered 429 with Retry-After. 0 is no limit."""
+    """Writes above this rate are answered 429 with Retry-After. 0 sets no limit."""
     cut_after: int = 0
-    """Watches end after so many chunks at most, some as too old. 0 is never."""
+    """Most chunks of a watch before it ends, sometimes with 410. 0 sets no limit."""
 
 
 WORLDS: Final[Mapping[str, Faults]] = MappingProxyType(
@@ -75,16 +75,16 @@ WORLDS: Final[Mapping[str, Faults]] = MappingProxyType(
         "throttling": Faults(connections=8, writes_per_second=5.0),
     }
 )
-"""Servers that every scenario should do well on, by name."""
+"""Misbehaviours, by name, with which every scenario should succeed."""
 
 
 class FaultyCluster(LocalCluster):
-    """A client of a server that misbehaves.
+    """A client of a misbehaving server.
 
     Args:
         handler, user: As for `LocalCluster`.
-        faults: How it misbehaves at first.
-        at_once: How many writes callers give to one call; each is a request of its own here.
+        faults: Faults at the beginning.
+        at_once: Writes that callers pass to one call; each becomes a request of its own.
     """
 
     def __init__(
@@ -94,11 +94,11 @@ class FaultyCluster(LocalCluster):
         self.at_once = at_once
         self.faults = faults
         self.rules: list[Rule] = []
-        """Asked in order before chance is; the first that says something decides."""
+        """Rules tried in order before random faults; the first that returns a fault decides."""
         self.down = False
-        """Whether nothing is answered: connections are refused."""
+        """Whether all connections are refused."""
         self.count = 0
-        """How many requests went wrong."""
+        """Number of requests with a fault."""
         self._clock = clock
         self._random = random
         self._connections = asyncio.Semaphore(faults.connections) if faults.connections else None
@@ -108,13 +108,13 @@ class FaultyCluster(LocalCluster):
     exchange_all = WireCluster.exchange_all
 
     def heal(self) -> None:
-        """Answer everything from now on; only the number of requests under way stays limited."""
+        """End all faults; only the limit on concurrent requests stays."""
         self.faults = Faults(connections=self.faults.connections)
         self.rules.clear()
         self.down = False
 
     async def exchange(self, request: Request, *, stream: bool = False) -> Response:
-        """Hand a request to the server's core, unless something goes wrong."""
+        """Pass a request to the server's core, unless a fault strikes."""
         if stream:
             if self.down:
                 raise self._failed(Unavailable("connection refused"))

@@ -4,8 +4,8 @@
         await h.apply(vcjob("train").task("worker", 2, cpu="1", run_seconds=30))
         await h.eventually(lambda: h.job("train").status.state.phase == "Completed")
 
-`run_in_virtual_time` runs such a test on the virtual clock, where thirty seconds take none. Waiting is driven by
-watches: a predicate is asked again after every change, never after a sleep.
+`run_in_virtual_time` runs such a test on the virtual clock, where thirty seconds take no real time. Waiting is driven
+by watches: a predicate is evaluated again after every change, never after a sleep.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ _WATCHED: tuple[type[Object], ...] = (Pod, Node, Job, PodGroup, Queue)
 
 
 class ConditionTimeout(StratoError, AssertionError):
-    """What a test waited for did not come."""
+    """A condition that a test waited for did not occur in time."""
 
 
 class Harness:
-    """See the module.
+    """A running cluster in this process; an async context manager.
 
     Args:
         scene: Objects to create before anything runs.
         nodes: Hollow nodes, as `strato.node.shapes.parse_nodes` reads them; empty for none.
         clock: The machine's clock unless given.
-        seed: Of all chance.
+        seed: Seed of all random numbers.
         scheduler: Whether the scheduler runs.
         scheduler_config: Its configuration, as text of Volcano's file or decoded.
         controllers: Names of the controllers that run; empty for none.
-        max_lease_rate: Lease renewals of all nodes per second; 0 writes leases that never lapse.
+        max_lease_rate: Lease renewals of all nodes per second; 0 writes leases that never expire.
     """
 
     def __init__(
@@ -112,19 +112,19 @@ class Harness:
     ) -> None:
         await self.world.stop()
 
-    # Looking
+    # Reading
 
     def informer(self, view: type[V]) -> Informer[V]:
-        """Return the shared informer of a view; its changes wake those who wait."""
+        """Return the shared informer of a view; its changes make waiting predicates be evaluated again."""
         informer = self.world.informers.informer(view)
         informer.add_batch_handler(self._on_changes)
         return informer
 
     def get(self, view: type[V], name: str, namespace: str = "default") -> V:
-        """Return an object as last seen.
+        """Return an object from the informer's cache.
 
         Raises:
-            ConditionTimeout: There is none of that name (`eventually` takes that as "not yet").
+            ConditionTimeout: No object has that name (`eventually` treats this as "not yet").
         """
         informer = self.world.informers.informer(view)
         found = informer.get((namespace, name)) or informer.get(("", name))
@@ -133,7 +133,7 @@ class Harness:
         return found
 
     def pod(self, name: str, namespace: str = "default") -> Pod:
-        """Return a pod as last seen."""
+        """Return a pod from the informer's cache."""
         return self.get(Pod, name, namespace)
 
     def pods(self, namespace: str = "", **labels: str) -> list[Pod]:
@@ -146,25 +146,25 @@ class Harness:
         return sorted(found, key=lambda pod: pod.key)
 
     def job(self, name: str, namespace: str = "default") -> Job:
-        """Return a Volcano job as last seen."""
+        """Return a Volcano job from the informer's cache."""
         return self.get(Job, name, namespace)
 
     def podgroup(self, name: str, namespace: str = "default") -> PodGroup:
-        """Return a pod group as last seen."""
+        """Return a pod group from the informer's cache."""
         return self.get(PodGroup, name, namespace)
 
     def queue(self, name: str) -> Queue:
-        """Return a queue as last seen."""
+        """Return a queue from the informer's cache."""
         return self.get(Queue, name, "")
 
     def placement(self) -> dict[str, str]:
         """Return node by pod name, of the pods that are bound."""
         return {pod.metadata.name: pod.spec.node_name for pod in self.pods() if pod.spec.node_name}
 
-    # Acting
+    # Changing
 
     async def apply(self, *manifests: Mapping[str, Any] | Scene) -> None:
-        """Create objects; one that is there already is changed to what the manifest says (a merge patch)."""
+        """Create objects; patch existing ones with the manifest (a merge patch)."""
         for manifest in manifests:
             if isinstance(manifest, Scene):
                 await manifest.create_in(self.cluster)
@@ -191,7 +191,7 @@ class Harness:
     async def eventually(
         self, predicate: Callable[[], Any | Awaitable[Any]], *, timeout_seconds: float = 30.0, what: str = ""
     ) -> None:
-        """Wait until ``predicate`` holds; it is asked now and after every change.
+        """Wait until ``predicate`` holds; it is evaluated now and after every change.
 
         A predicate may be a coroutine function; `ConditionTimeout`, KeyError and IndexError in it mean "not yet".
 
@@ -213,7 +213,7 @@ class Harness:
         """Wait until nothing has changed for a while.
 
         Raises:
-            ConditionTimeout: Things went on changing.
+            ConditionTimeout: Changes did not stop in time.
         """
         try:
             async with asyncio.timeout(timeout_seconds):
@@ -250,7 +250,7 @@ def run_in_virtual_time(
     """Run a test on a harness in virtual time, where waiting takes no time at all.
 
     Args:
-        test: Gets the running harness.
+        test: Called with the running harness.
         scene: Objects to create before anything runs.
         start: The virtual instant at which it begins.
         options: Further arguments of `Harness`.

@@ -86,7 +86,7 @@ class PodManifest(Manifest):
     """A pod."""
 
     def on(self, node_name: str, *, phase: str = "Running") -> Self:
-        """Say that the pod is bound to a node, and its phase."""
+        """Bind the pod to a node, and set its phase."""
         return self.spec(nodeName=node_name).status(phase=phase)
 
     def tolerate(self, key: str, *, value: str = "", effect: str = "") -> Self:
@@ -105,7 +105,7 @@ class PodManifest(Manifest):
         return self.set("spec", "containers", 0, "ports", ports)
 
     def runs(self, seconds: float) -> Self:
-        """Let the pod take that long on a hollow node."""
+        """Set how long the pod runs on a hollow node."""
         return self.annotate(RUN_SECONDS_ANNOTATION, f"{seconds:g}")
 
 
@@ -339,7 +339,7 @@ def kind_of_manifest(manifest: Mapping[str, Any]) -> Kind:
     """Return the catalog's entry for a manifest.
 
     Raises:
-        KeyError: It is of no kind we know.
+        KeyError: The catalog does not have its kind.
     """
     kind = catalog.find_named(manifest["apiVersion"], manifest["kind"])
     if kind is None:

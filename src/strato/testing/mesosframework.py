@@ -1,9 +1,9 @@
-"""A small Mesos framework for tests and benchmarks of the master: it subscribes, observes events and calls, over HTTP.
+"""A small Mesos framework for tests and benchmarks of the master: it subscribes, gets events and makes calls over HTTP.
 
     with FrameworkClient("127.0.0.1:5050", {"user": "me", "name": "mine"}, on_event) as framework:
         framework.call("SUPPRESS")
 
-Events are handled on the thread that reads the stream, calls are made on connections of their own.
+Events are handled on the thread that reads the stream; calls use other connections.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ OnEvent = Callable[["FrameworkClient", Json], None]
 
 
 class FrameworkClient:
-    """One framework.
+    """A connected framework.
 
     Args:
         master: ``host:port``.
-        info: FrameworkInfo; its id is put in once it is known.
+        info: FrameworkInfo; the id is added once the master has assigned it.
         on_event: Called with each event, in order.
-        workers: Connections for calls that are not waited for (`post`).
-        tls: How the master is trusted; without it plain HTTP is spoken.
+        workers: Number of connections for calls without waiting (`post`).
+        tls: TLS context that trusts the master; None uses plain HTTP.
     """
 
     def __init__(
@@ -56,9 +56,9 @@ class FrameworkClient:
         self._is_closing = False
         self.subscribed = threading.Event()
         self.ended = threading.Event()
-        """Set when the stream has ended, by either side."""
+        """Set when either side has ended the stream."""
         self.errors: list[str] = []
-        """What went wrong: refused calls, ERROR events."""
+        """Refused calls and ERROR events."""
 
     @property
     def id(self) -> str:
@@ -80,7 +80,7 @@ class FrameworkClient:
         self.close()
 
     def connect(self) -> None:
-        """Subscribe, or again after the stream has ended.
+        """Subscribe; call again to resubscribe after the stream has ended.
 
         Raises:
             StateError: The master refuses.
@@ -136,11 +136,11 @@ class FrameworkClient:
             self._send(self._calls, self._message(kind, body))
 
     def post(self, kind: str, **body: Any) -> None:
-        """Have a call made by a worker."""
+        """Queue a call for the workers."""
         self._posted.put(self._message(kind, body))
 
     def acknowledge(self, event: Json) -> None:
-        """Have an update acknowledged, if it wants that."""
+        """Queue the acknowledgement of an update that requires one."""
         status = event["update"]["status"]
         if "uuid" in status:
             self.post("ACKNOWLEDGE", **{name: status[name] for name in ("agent_id", "task_id", "uuid")})
@@ -167,11 +167,11 @@ class FrameworkClient:
             self.errors.append(f"{call['type']}: {response.status} {answer.decode()}")
 
     def close(self) -> None:
-        """End the stream, after the calls that were posted; the framework has its failover timeout to come back."""
+        """End the stream after the posted calls; the framework can reconnect within its failover timeout."""
         self._is_closing = True
         for _ in range(self._workers):
             self._posted.put(None)
-        _join(self._threads[1:])  # the workers: a call that comes after its stream has ended is refused
+        _join(self._threads[1:])  # workers first: the master refuses calls after the stream has ended
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)

@@ -1,9 +1,9 @@
-"""A whole cluster as a value: `cluster()` collects objects and hands them to what is being tested.
+"""The objects of a whole cluster as an immutable value: `cluster()` collects manifests for a test.
 
     TWO_NODES = cluster().node("a", cpu="4").node("b", cpu="4").queue("q", weight=2)
     scene = TWO_NODES.pod_group("g", min_member=2).pod("p1", cpu="1", group="g")
 
-A scene never changes: each step returns a larger one, so a table of tests can share its beginning.
+A scene is immutable: each step returns an extended copy, so that cases of a test table can share a common part.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Scene:
     objects: tuple[Manifest, ...] = ()
 
     def add(self, *objects: Mapping[str, Any]) -> Scene:
-        """Add manifests as they are."""
+        """Add manifests unchanged."""
         made = (item if isinstance(item, Manifest) else Manifest(item) for item in objects)
         return Scene((*self.objects, *made))
 
@@ -108,13 +108,13 @@ class Scene:
         return found
 
     async def create_in(self, cluster: Cluster) -> None:
-        """Create everything through an API, statuses and bindings included; what is there already stays."""
+        """Create all objects through an API, with statuses and bindings; existing objects are left unchanged."""
         for item in self.objects:
             await create_with_status(cluster, item)
 
 
 async def create_with_status(cluster: Cluster, manifest: Mapping[str, Any]) -> Json:
-    """Create an object and, when the kind has a status subresource, write its status too; queues are open at once."""
+    """Create an object and, if its kind has a status subresource, write its status; queues are set to Open at once."""
     kind = manifests.kind_of_manifest(manifest)
     metadata = manifest["metadata"]
     name, space = metadata["name"], metadata.get("namespace", "")
@@ -124,7 +124,7 @@ async def create_with_status(cluster: Cluster, manifest: Mapping[str, Any]) -> J
         return await cluster.get(kind, name, space)
     status = manifest.get("status")
     if kind is catalog.QUEUE and not status:
-        status = {"state": "Open"}  # as soon as its controller has seen it; jobs are refused before
+        status = {"state": "Open"}  # set here, as jobs are refused until the queue's controller has opened it
     if status and kind.has_status:
         made = await cluster.patch(kind, name, space, {"status": status}, subresource="status")
     return made

@@ -1,1 +1,1 @@
-"""Room `chaos`: a whole cluster of processes in virtual time under a seeded adversary; see docs/reliability.md."""
+"""Chaos testing: a whole cluster of processes in virtual time under a seeded adversary; see docs/reliability.md."""

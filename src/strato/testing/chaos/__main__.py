@@ -1,4 +1,4 @@
-"""`python -m strato.testing.chaos`: play many seeds, or one again."""
+"""`python -m strato.testing.chaos`: run many seeds, or replay one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many seeds in several processes: what each came to, in a file from which a campaign that was stopped goes on."""
+"""Run many seeds in several processes; a file keeps the results, with which an interrupted campaign continues."""
 
 from __future__ import annotations
 
@@ -23,45 +23,45 @@ from strato.testing.chaos.plan import Plan
 from strato.testing.chaos.run import Outcome, draw_plan, play
 
 CPU_SECONDS: Final = 120
-"""What a seed may take, about a hundred times the usual: it goes round in circles then."""
+"""CPU time limit of a seed, about a hundred times the usual; beyond it the run is in an endless loop."""
 _SEEDS_PER_WORKER: Final = 200
-"""Played by a process before another takes its place: clusters that were killed leave some MB behind, each."""
+"""Seeds after which a worker process is replaced, since every killed cluster leaves some MB of memory behind."""
 _SHORT: Final = 60
-"""Lines of what happened that are shown of a failing seed."""
+"""Most lines of a failing seed's story that are shown."""
 
 
 class Result(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one seed came to; one line of the file."""
+    """The result of one seed; one line of the file."""
 
     seed: int
     changes: int = 0
-    """Writes that were published."""
+    """Number of published writes."""
     faults: int = 0
     findings: list[str] = []
     story: list[str] = []
-    """What happened in the minimised run, where there are findings."""
+    """Story of the minimised run, if there are findings."""
     plan: Plan | None = None
-    """The minimised run, or the whole one."""
+    """Plan of the minimised run, or of the whole one."""
     is_minimised: bool = False
 
 
 class _TooLongError(Exception):
-    """A seed took too long."""
+    """A seed exceeded `CPU_SECONDS`."""
 
 
 def be_quiet() -> None:
-    """Keep the parts' warnings out of what a campaign prints: most of what they warn about is wanted."""
+    """Silence the components' warnings, which mostly are about faults that the campaign injects."""
     logging.getLogger("strato").setLevel(logging.CRITICAL)
 
 
 def _begin_worker() -> None:
-    die_with_parent()  # a campaign that is killed leaves nobody behind who plays on
+    die_with_parent()  # workers end with a killed campaign
     be_quiet()
-    gc.freeze()  # what has been imported stays
+    gc.freeze()  # imported modules stay: exclude them from collections
 
 
 def try_seed(seed: int, *, config: str = "", minimises: bool = True) -> Result:
-    """Play a seed, and make it small when it fails."""
+    """Run a seed, and minimise the run if it fails."""
     plan = draw_plan(seed, config)
     previous = signal.signal(signal.SIGPROF, _on_time)
     signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
@@ -69,7 +69,7 @@ def try_seed(seed: int, *, config: str = "", minimises: bool = True) -> Result:
         outcome = play(plan)
     except _TooLongError:
         return Result(seed, findings=[f"it did not end within {CPU_SECONDS} s of CPU time"], plan=plan)
-    except Exception as error:  # whatever it is, the other seeds go on
+    except Exception as error:  # any error must not stop the other seeds
         return Result(seed, findings=[f"the run broke off: {error!r}"], plan=plan)
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
@@ -87,7 +87,7 @@ def _on_time(number: int, frame: FrameType | None) -> None:
 
 
 def short_story(outcome: Outcome) -> list[str]:
-    """Return the lines of a run that matter to what was found: faults, users, and the objects that findings name."""
+    """Return the lines of a run that concern its findings: faults, users' steps, and the objects that findings name."""
     words = {word.strip(",:") for finding in outcome.findings for word in finding.text.split() if "/" in word}
     always = ("FAULT", "FOUND", "user:", "everything")
     lines = [
@@ -99,13 +99,13 @@ def short_story(outcome: Outcome) -> list[str]:
 
 
 def run_seeds(seeds: Sequence[int], jobs: int, *, config: str = "", minimises: bool = True) -> Iterator[Result]:
-    """Yield what seeds come to, as they end.
+    """Yield the results of seeds as they end.
 
     Args:
-        seeds: Which.
-        jobs: Processes at a time; one does it in this process.
+        seeds: The seeds.
+        jobs: Number of processes; 1 runs the seeds in this process.
         config: Text of the scheduler's configuration; empty is the embedded cluster's.
-        minimises: Whether those that fail are made small.
+        minimises: Whether failing runs are minimised.
     """
     work = partial(try_seed, config=config, minimises=minimises)
     if jobs <= 1:
@@ -125,7 +125,7 @@ def run_seeds(seeds: Sequence[int], jobs: int, *, config: str = "", minimises: b
 
 
 def read_results(path: Path) -> dict[int, Result]:
-    """Return what a file holds of an earlier campaign; a last line that was cut short is left out."""
+    """Return the results in an earlier campaign's file; an incomplete last line is ignored."""
     results: dict[int, Result] = {}
     if not path.exists():
         return results

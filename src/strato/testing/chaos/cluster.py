@@ -1,7 +1,8 @@
-"""A cluster of processes: the server on its disk, controllers, schedulers and nodes, each started anew when it dies.
+"""A cluster of processes: the server on its disk, controllers, schedulers and nodes, each restarted when it dies.
 
-Each process is built as `strato run` builds it, from nothing but the API. Under ``strato up`` (`Setting.is_embedded`)
-all but the server share one process and its informers, are answered before the commit, and die with the server.
+Each process is built as by `strato run` and gets all its state from the API. With `Setting.is_embedded`, as under
+``strato up``, all but the server share one process and its informers, are answered before the commit, and die with the
+server.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ _IDLE: Final = frozenset(
         "kube-certificates",
     }
 )
-"""Controllers that nothing in a run gives work; each start of them costs as much as a second of the others."""
+"""Controllers left out because runs give them no work; starting them costs as much as a second of the others."""
 CONTROLLERS: Final = tuple(name for name in EMBEDDED if name not in _IDLE)
 
 
 class PartClock(VirtualClock):
-    """The clock of one machine: it can be set, and never shows another interval than the others."""
+    """The clock of one machine: its time of day can be set; intervals are the same on all machines."""
 
     def __init__(self, base: VirtualClock) -> None:
         super().__init__()
@@ -61,7 +62,7 @@ class PartClock(VirtualClock):
         self.offset_seconds = 0.0
 
     def now(self) -> float:
-        """Return the instant that this machine takes it for."""
+        """Return the time of day on this machine."""
         return self._base.now() + self.offset_seconds
 
     def monotonic(self) -> float:
@@ -70,10 +71,10 @@ class PartClock(VirtualClock):
 
 
 class ProcessCluster:
-    """See the module. `start` begins; processes that end are started again until `stop`.
+    """A simulated cluster. `start` starts it; processes that end are restarted until `stop`.
 
     Args:
-        seed: Of all that the parts draw.
+        seed: Seed of all random numbers of the components.
         folder: An empty folder for the server's disk.
     """
 
@@ -87,26 +88,26 @@ class ProcessCluster:
         self.recordings = Recordings(folder)
         self.server: ApiServer | None = None
         self.running: dict[str, Process] = {}
-        """Parts that are there now, the server among them."""
+        """Processes that exist now, including the server's."""
         self.clocks = {part: PartClock(clock) for part in ("server", "users", *parts_of(setting))}
         self._nodes_of: dict[str, tuple[Process, HollowNodes]] = {}
-        """The nodes of a group, and the newest process that plays them; it may be dead."""
+        """Hollow nodes of each group, with the newest process that runs them, which may be dead."""
         self.stopped_nodes: set[str] = set()
-        """Machines without power; they stay so while the process that plays them is started anew."""
+        """Names of machines without power, which survive restarts of the process that runs them."""
         self.epoch = 0
-        """Counts the schedulers that have begun to decide."""
+        """Number of schedulers that have begun to decide."""
         self.epochs: dict[Process, int] = {}
         self.on_server: Callable[[ApiServer], None] = lambda _: None
-        """Called with each new incarnation of the server before anybody reaches it."""
+        """Called with each new incarnation of the server, before clients can reach it."""
         self.on_crash: Callable[[], None] = lambda: None
-        """Called when the server has died and its disk is as the crash left it."""
+        """Called when the server has died, after the disk is in its state after the crash."""
         self.on_end: Callable[[str, BaseException | None], None] = lambda *_: None
-        """Called when a part ended by itself."""
+        """Called when a component's process ended by itself."""
         self._config = _config_of(setting)
         self._retired: list[str] = []
 
     def _random_of(self, what: str) -> Random:
-        """Return a generator of its own: a process draws the same numbers whatever becomes of the others."""
+        """Return a generator for one process, so that its numbers do not depend on other processes."""
         return Random(f"{self._seed}/{what}")
 
     def start(self) -> None:
@@ -118,7 +119,7 @@ class ProcessCluster:
     # The server
 
     def start_server(self) -> None:
-        """Start the next incarnation of the server on what the disk holds."""
+        """Start the next incarnation of the server from the disk."""
 
         async def main(process: Process) -> None:
             random = self._random_of(str(process))
@@ -132,7 +133,7 @@ class ProcessCluster:
         self.running["server"] = self.loop.start_process("server", main)
 
     def crash_server(self) -> None:
-        """Kill the server, and with it what dies with it."""
+        """Kill the server, and the processes that die with it."""
         process = self.running.pop("server", None)
         if process is None or self.disk.journal is None:
             return
@@ -144,10 +145,10 @@ class ProcessCluster:
         if self.setting.is_embedded:
             self.kill("components")
 
-    # The other parts
+    # The other components
 
     def start_part(self, part: str) -> None:
-        """Start the next incarnation of a part, unless it is not to be there any more."""
+        """Start the next incarnation of a component, unless it has been retired."""
         if part in self._retired:
             return
         work = self._work_of(part)
@@ -165,36 +166,36 @@ class ProcessCluster:
         self.running[part] = self.loop.start_process(part, main)
 
     def retire_rivals(self) -> None:
-        """Leave one scheduler of several that decide at the same time."""
+        """Keep one of several schedulers that decide at the same time; kill the others for good."""
         if not self.setting.is_elected:
             for number in range(1, self.setting.schedulers):
                 self._retired.append(f"scheduler-{number}")
                 self.kill(f"scheduler-{number}")
 
     def kill(self, part: str) -> None:
-        """Kill a part, if it is there."""
+        """Kill a component's process, if it runs."""
         process = self.running.pop(part, None)
         if process is not None:
             self.loop.kill(process)
 
     def stop_node(self, name: str) -> None:
-        """Take a machine's power away, whether or not the process that plays it is there."""
+        """Cut a machine's power, even if the process that runs it is dead."""
         self.stopped_nodes.add(name)
         self._on_nodes(name, lambda nodes: nodes.stop_node(name))
 
     def start_node(self, name: str) -> None:
-        """Give a machine power again."""
+        """Restore a machine's power."""
         self.stopped_nodes.discard(name)
         self._on_nodes(name, lambda nodes: nodes.start_node(name))
 
     def _on_nodes(self, name: str, do: Callable[[HollowNodes], None]) -> None:
-        """Do something to a node as the process that plays it; one that is dead must not write anything any more."""
+        """Call a function on a node within its process; do nothing if that is dead, as it must not write any more."""
         process, nodes = self._nodes_of.get(name.rpartition("-")[0], (None, None))
         if process is not None and nodes is not None and process.is_alive:
             process.context.run(do, nodes)
 
     def line(self, part: str, process: Process, name: str = "") -> Line:
-        """Return a client of the API for a process."""
+        """Return an API client of a process."""
         user = User(f"strato:{name or part}", ("system:masters", "system:authenticated"))
         is_embedded = self.setting.is_embedded and part == "components"
         return Line(self.network, part, process, user, is_embedded=is_embedded)

@@ -1,8 +1,8 @@
-"""The server's disk: a real journal file whose commits take virtual time, and what a crash leaves of it.
+"""The server's disk: a real journal file whose commits take virtual time, and its state after a crash.
 
 `VirtualJournal` writes with `strato.server.journal.file`, commits in groups and notifies the store as the journal's
-thread does, but on the event loop. `Disk.crash` leaves what `kill -9` or a power failure leaves: all that was
-committed, and of the commit under way nothing, a torn part, or all of it with no writer answered.
+thread does, but on the event loop. `Disk.crash` leaves the same as `kill -9` or a power failure: all committed changes,
+and of the commit under way nothing, a torn part, or all of it although no writer was answered.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ _COMMIT_SECONDS: Final = (0.0005, 0.008)
 _RETRY_SECONDS: Final = 1.0
 _FOLD_BYTES: Final = 1 << 20
 _FOLD_RATIO: Final = 0.05
-"""Share of commits after which the log is folded."""
+"""Fraction of commits after which the log is folded into the database."""
 
 
 class VirtualJournal:
     """Makes the changes of one incarnation of the server durable, in groups.
 
     Args:
-        file: Open and read.
+        file: The journal's file, opened and read.
         random: Draws how long commits take and when the log is folded.
     """
 
     def __init__(self, file: JournalFile, store: Store, clock: Clock, random: Random) -> None:
         self.file = file
         self.under_way: list[Change] = []
-        """What is being committed."""
+        """Changes of the commit under way."""
         self.is_full = False
-        """Whether the disk takes no more: writes are refused until it does."""
+        """Whether the disk is full: writes are refused meanwhile."""
         self._store = store
         self._clock = clock
         self._random = random
@@ -89,8 +89,8 @@ class Disk:
     """A folder that outlives the server's processes.
 
     Args:
-        folder: Empty; each incarnation has a folder of its own in it.
-        random: Draws what a crash leaves.
+        folder: An empty folder, in which each incarnation gets its own.
+        random: Decides which part of a commit under way survives a crash.
     """
 
     def __init__(self, folder: Path, clock: Clock, random: Random) -> None:
@@ -103,7 +103,7 @@ class Disk:
         self.journal: VirtualJournal | None = None
 
     def open(self) -> tuple[Store, VirtualJournal]:
-        """Return a store with what the disk holds, and the journal that it writes to."""
+        """Return a store loaded from the disk, and the journal that it writes to."""
         file = JournalFile(self._path, wait_seconds=0)
         store = Store()
         for resource, key, revision, body in file.read():
@@ -125,7 +125,7 @@ class Disk:
             file.close()
 
     def crash(self) -> None:
-        """Leave on the disk what the death of the server leaves there."""
+        """Put the disk into the state after the death of the server."""
         journal = self.journal
         assert journal is not None, "the server runs"
         batch, wal = journal.under_way, wal_path(self._path)
@@ -142,11 +142,11 @@ class Disk:
                 shutil.copyfile(path, after / path.name)
         if outcome == "torn":
             grown = wal.stat().st_size
-            if grown > size:  # otherwise SQLite began the log anew, and nothing of it can be torn without being noticed
+            if grown > size:  # else SQLite has restarted the log, where it detects any tearing
                 os.truncate(after / wal.name, self._random.randrange(size, grown))
                 (after / mark_path(self._path).name).write_bytes(mark)
         elif outcome == "whole" and self._random.random() < 0.5:
-            (after / mark_path(self._path).name).write_bytes(mark)  # killed between the commit and its mark
+            (after / mark_path(self._path).name).write_bytes(mark)  # died between the commit and its mark
         journal.file.close()
         shutil.rmtree(self._path.parent)
         self._path = after / self._path.name

@@ -1,14 +1,14 @@
-"""What must hold after every change of the cluster, whatever goes wrong.
+"""Invariants that must hold after every change of the cluster, whatever faults occur.
 
-`Watchdog` follows each change the server publishes and each answer its clients get. It does its own sums on the plain
-JSON of pods: none of the scheduler's or the server's arithmetic is used to judge them.
+`Watchdog` follows each change that the server publishes and each answer that its clients get. It computes sums itself,
+from the JSON of pods, so that it depends on none of the scheduler's or the server's arithmetic.
 
 - A pod is bound once, to one node, for all its time.
 - The pods of a node that have not ended fit into it. Two schedulers that decide at the same time can break that in the
-  API; the kubelet then rejects pods. Only where a bind of a scheduler that no longer decided was carried out is that
-  excused, and the pods that a node runs must fit even so.
+  API; the kubelet then rejects pods. That is excused only if the server carried out a bind of a scheduler that had been
+  replaced; the pods that a node runs must fit even then.
 - The pods of a namespace keep its quota; those of a queue its capability, with the same excuse.
-- What a client that outlives the server was answered or shown is on the disk after a crash.
+- Every change that a client which outlives the server was answered or sent is on the disk after a crash.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _decode_answer = msgspec.json.Decoder(_Answer).decode
 
 
 def thousandths(amount: Any) -> int:
-    """Read a quantity as the workload writes them, in thousandths."""
+    """Parse a quantity in the workload's notation; return thousandths."""
     text = str(amount)
     number = text.rstrip("mKGMTi")
     return int(number) * _SUFFIXES[text[len(number) :]]
@@ -64,7 +64,7 @@ def requests_of(pod: Json) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class _Pod:
-    """What is kept of a pod."""
+    """The watchdog's record of a pod."""
 
     uid: str
     key: str
@@ -73,7 +73,7 @@ class _Pod:
     is_run: bool
     """Whether its node has admitted it."""
     is_going: bool
-    """Whether it is being deleted: its queue may give its share to others."""
+    """Whether it is being deleted, so that its queue may give its resources to others."""
     group: str
     requests: dict[str, int]
 
@@ -94,7 +94,7 @@ class _Pod:
 
 @dataclass(slots=True)
 class Finding:
-    """Something that must not happen, and when it did."""
+    """A broken invariant, and when it was broken."""
 
     at: float
     rule: str
@@ -106,7 +106,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Watchdog:
-    """See the module.
+    """Checks the invariants during a run.
 
     Args:
         now: Returns seconds since the start.
@@ -117,29 +117,29 @@ class Watchdog:
     has_newer_scheduler: Callable[[Line], bool]
     findings: list[Finding] = field(default_factory=list)
     story: list[tuple[float, str]] = field(default_factory=list)
-    """What happened, in few words."""
+    """Short descriptions of what happened, with instants."""
     changes: int = 0
     revision: int = 0
-    """The newest that a client which outlives the server was shown."""
+    """The newest revision sent to a client that outlives the server."""
     _server: ApiServer | None = None
     _pods: dict[str, _Pod] = field(default_factory=dict)
     _bound: dict[str, str] = field(default_factory=dict)
-    """Node by uid, of all pods there have been."""
+    """Node of every pod so far, by uid."""
     _excused: dict[str, None] = field(default_factory=dict)
-    """Pods bound by a scheduler that no longer decided."""
+    """Uids of pods bound by a scheduler that had been replaced."""
     _capacity: dict[str, dict[str, int]] = field(default_factory=dict)
     _queues: dict[str, str] = field(default_factory=dict)
-    """Queue by group."""
+    """Queue of each pod group."""
     _reported: dict[tuple[str, str], None] = field(default_factory=dict)
     _digest: Any = field(default_factory=hashlib.sha256)
 
     @property
     def digest(self) -> str:
-        """A hash of all changes there were, with their instants."""
+        """A hash of all changes so far, with their instants."""
         return str(self._digest.hexdigest())
 
     def report(self, rule: str, text: str, *, once_for: str = "") -> None:
-        """Note a finding; only the first one of a rule about something."""
+        """Record a finding; later ones of the same rule about the same thing are dropped."""
         if once_for and (rule, once_for) in self._reported:
             return
         self._reported[rule, once_for] = None
@@ -147,13 +147,13 @@ class Watchdog:
         self.note(f"FOUND {rule}: {text}")
 
     def note(self, text: str) -> None:
-        """Note something that happened."""
+        """Add a line to the story."""
         self.story.append((self.now(), text))
 
     # The server
 
     def server_started(self, server: ApiServer) -> None:
-        """Follow a new incarnation of the server, which may know changes that none of its readers was shown."""
+        """Follow a new incarnation of the server, which may have changes that no reader has been sent."""
         self._server = server
         held = self._rows("pods")
         for key in [key for key in self._pods if key not in held]:
@@ -169,7 +169,7 @@ class Watchdog:
         self._digest.update(f"start {self.now():.6f} {server.store.revision}".encode())
 
     def server_crashed(self, last_revision: int) -> None:
-        """Compare what the disk holds with what clients were shown."""
+        """Compare the disk with the changes that clients were sent."""
         if last_revision < self.revision:
             self.report(
                 "acknowledged write lost",
@@ -281,7 +281,7 @@ class Watchdog:
     # Requests
 
     def carried_out(self, line: Line, request: Request, sent_at: float) -> None:
-        """Take note of a request that the server begins on."""
+        """Record a request that the server starts to carry out."""
         del sent_at
         if request.path.endswith("/binding") and self.has_newer_scheduler(line):
             body = msgspec.json.decode(request.body)
@@ -290,7 +290,7 @@ class Watchdog:
             self.note(f"bind of {body['metadata']['name']} by {line.process}, which no longer decides")
 
     def acknowledged(self, line: Line, request: Request, response: Response) -> None:
-        """Take note of an answer that has reached a client."""
+        """Record an answer that has reached a client."""
         if line.is_embedded or response.status >= 300 or not response.body:
             return
         if request.method == "GET" and "watch" in request.query:

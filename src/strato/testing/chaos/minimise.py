@@ -1,4 +1,4 @@
-"""Make a failing run small: leave out what users do and what goes wrong as long as the same rule is broken first.
+"""Minimise a failing run: leave out users' steps and faults as long as the same rule is broken first.
 
 Source: Zeller, Hildebrandt, "Simplifying and Isolating Failure-Inducing Input" (2002), the algorithm ddmin, over the
 steps and faults of a plan together.
@@ -17,14 +17,15 @@ from strato.testing.chaos.run import Outcome, play
 T = TypeVar("T")
 
 MOST_RUNS: Final = 150
-"""Runs that minimising may take; what is left then is as small as it got."""
+"""Most runs for minimising; the smallest failing plan so far is then returned."""
 _Event = Step | Fault
 
 
 def minimise(outcome: Outcome, *, most_runs: int = MOST_RUNS, run: Callable[[Plan], Outcome] = play) -> Outcome:
-    """Return a smaller run whose first finding is of the same rule as this one's; itself when it breaks none.
+    """Return a smaller run whose first finding is of the same rule; the run itself if it has no findings.
 
-    Steps of the first instant stay: the others refer to what they make, and would be refused for ever without.
+    Steps of the first instant stay, as other steps refer to the objects that they create, and would be refused for ever
+    without these.
     """
     if not outcome.findings:
         return outcome
@@ -50,14 +51,14 @@ def minimise(outcome: Outcome, *, most_runs: int = MOST_RUNS, run: Callable[[Pla
 
 
 def with_events(plan: Plan, events: Sequence[_Event]) -> Plan:
-    """Return a plan with these of its steps and faults alone."""
+    """Return a plan reduced to these steps and faults."""
     steps = [event for event in events if isinstance(event, Step)]
     faults = [event for event in events if isinstance(event, Fault)]
     return msgspec.structs.replace(plan, steps=steps, faults=faults)
 
 
 def smallest(items: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> Sequence[T]:
-    """Return a part of what fails that fails too, and of which nothing can be left out; ``items`` themselves fail."""
+    """Return a minimal failing subset of ``items``, which must fail themselves."""
     parts = 2
     while len(items) >= 1:
         size = max(1, len(items) // parts)

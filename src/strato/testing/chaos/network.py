@@ -1,7 +1,7 @@
-"""What lies between the processes of a cluster: requests, answers and watches, and the faults that befall them.
+"""The network between the processes of a cluster: requests, answers and watches, with injected faults.
 
-A request takes some time to arrive, is carried out by the server's process whatever becomes of who sent it, and its
-answer takes some time too. Each part's faults are those of its active windows.
+A request takes some time to arrive; the server's process carries it out even if its sender has died, and the answer
+takes some time too. A component is subject to the faults of its active windows.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from strato.testing.chaos.plan import Fault, FaultKind
 from strato.testing.chaos.processes import Process, ProcessLoop, answer_as
 
 SILENCE_SECONDS: Final = 30.0
-"""After so long without an answer a client takes the connection for broken."""
+"""Time without an answer after which a client considers the connection broken."""
 _LATENCY_SECONDS: Final = (0.0002, 0.003)
 _RESET_SECONDS: Final = 0.5
-"""How long a server serves a watch whose client was killed."""
+"""How long the server goes on serving a watch whose client was killed."""
 _Outcome = Response | ApiError
 
 
@@ -37,19 +37,19 @@ class Window:
     random: Random
 
     def strikes(self) -> bool:
-        """Draw whether a request or an event is hit."""
+        """Draw whether a request or an event is affected."""
         return self.random.random() < self.fault.amount
 
 
 @dataclass(slots=True)
 class _Fate:
-    """What becomes of one request."""
+    """The fate of one request, drawn when it is sent."""
 
     out_seconds: float
     back_seconds: float
     is_carried_out: bool = True
     error: ApiError | None = None
-    """What the client gets instead of the answer."""
+    """Error that the client gets instead of the answer."""
 
 
 @dataclass(slots=True)
@@ -57,8 +57,9 @@ class Network:
     """All connections of a cluster.
 
     Attributes:
-        on_carried_out: Called for each request when the server begins on it, with who sent it and when.
-        on_acknowledged: Called for each answer that reached its client: who, what it asked, what it got.
+        on_carried_out: Called for each request when the server starts to carry it out, with its sender and the time of
+            sending.
+        on_acknowledged: Called for each answer that has reached its client, with client, request and response.
     """
 
     loop: ProcessLoop
@@ -69,13 +70,13 @@ class Network:
     on_acknowledged: Callable[[Line, Request, Response], None] = lambda *_: None
     _windows: dict[str, list[Window]] = field(default_factory=dict)
     _waiting: dict[asyncio.Future[list[_Outcome]], None] = field(default_factory=dict)
-    """Answers that the server owes."""
+    """Futures of answers that the server has not given yet."""
     _channels: dict[Channel, None] = field(default_factory=dict)
 
     # Faults
 
     def begin(self, fault: Fault) -> Window:
-        """Put a fault into force."""
+        """Start a fault."""
         window = Window(fault, Random(fault.seed))
         self._windows.setdefault(fault.part, []).append(window)
         if fault.kind is FaultKind.REFUSED:
@@ -83,7 +84,7 @@ class Network:
         return window
 
     def end(self, window: Window) -> None:
-        """End a fault; what a partition held up arrives, or its connection turns out broken."""
+        """End a fault; after a partition, delayed data arrives or the connection breaks."""
         fault = window.fault
         self._windows[fault.part].remove(window)
         if fault.kind is FaultKind.PARTITION and not self.is_cut(fault.part):
@@ -94,15 +95,15 @@ class Network:
                     channel.flow()
 
     def windows(self, part: str, kind: FaultKind) -> list[Window]:
-        """Return the faults of a kind that a part has now."""
+        """Return the active faults of a kind for a component."""
         return [window for window in self._windows.get(part, ()) if window.fault.kind is kind]
 
     def is_cut(self, part: str) -> bool:
-        """Return whether nothing gets through."""
+        """Return whether the component is cut off from the server."""
         return bool(self.windows(part, FaultKind.PARTITION))
 
     def server_started(self, server: ApiServer, process: Process) -> None:
-        """Connect everything to a server."""
+        """Connect all clients to a server."""
         self.server, self.server_process = server, process
 
     def server_died(self) -> None:
@@ -120,7 +121,7 @@ class Network:
     # Requests
 
     async def send(self, line: Line, requests: Sequence[Request], *, stream: bool = False) -> list[_Outcome]:
-        """Send requests together, and return what their client gets."""
+        """Send requests together; return the answers or errors that the client gets."""
         now = self.loop.time()
         if self.windows(line.part, FaultKind.REFUSED):
             await asyncio.sleep(self.random.uniform(*_LATENCY_SECONDS))
@@ -146,13 +147,13 @@ class Network:
         return fate
 
     def outside(self, when: float, callback: Callable[[], None]) -> None:
-        """Call something at an instant, as part of no process."""
+        """Call a function at an instant, outside of all processes."""
         self.loop.call_at(when, callback, context=_OUTSIDE)
 
     # Watches
 
     def open_channel(self, line: Line, stream: AsyncIterator[bytes]) -> Channel:
-        """Return a client's end of a watch; called in the server's process."""
+        """Open a watch and return the client's end of it; called in the server's process."""
         channel = Channel(self, line)
         self._channels[channel] = None
 
@@ -176,7 +177,7 @@ class Network:
         return channel
 
     def forget(self, channel: Channel) -> None:
-        """Drop a watch that has ended."""
+        """Remove a watch that has ended."""
         self._channels.pop(channel, None)
 
 
@@ -184,7 +185,7 @@ _OUTSIDE: Final = copy_context()
 
 
 class _Journey:
-    """Requests under way to the server, and their answers under way back."""
+    """Requests on their way to the server, and their answers on the way back."""
 
     __slots__ = ("answer", "fates", "line", "network", "outcomes", "requests", "sent_at", "stream")
 
@@ -278,7 +279,7 @@ class _Journey:
 
 
 class Channel:
-    """A watch under way: chunks arrive in order, late, twice, or not at all and with them the end."""
+    """An open watch: chunks arrive in order, perhaps late or twice; a lost chunk ends the watch."""
 
     def __init__(self, network: Network, line: Line) -> None:
         self.line = line
@@ -290,13 +291,13 @@ class Channel:
         self._under_way: deque[bytes] = deque()
         self._last_at = 0.0
         self._lag = network.random.random()
-        """Its own part of how late watches are."""
+        """Factor of this watch's delay under the fault LATE_WATCHES."""
         self._error: ApiError | None = None
         self._has_ended = False
         self._waiting: asyncio.Future[None] | None = None
 
     def push(self, chunk: bytes) -> None:
-        """Send a chunk on its way; an empty one is the end. Called in the server's process."""
+        """Send a chunk; an empty one ends the watch. Called in the server's process."""
         network, part = self._network, self.line.part
         for window in network.windows(part, FaultKind.BROKEN_WATCHES):
             if chunk and window.strikes():
@@ -309,7 +310,7 @@ class Channel:
         at += sum(self._lag * window.fault.amount for window in network.windows(part, FaultKind.LATE_WATCHES))
         self._last_at = max(at, self._last_at)
         self._under_way.append(chunk)
-        # timers of one instant fire in any order: whichever does brings the oldest chunk
+        # timers of one instant fire in any order, so each delivers the oldest chunk
         network.outside(self._last_at, lambda: self._arrive(self._under_way.popleft()))
 
     def _arrive(self, chunk: bytes) -> None:
@@ -323,13 +324,13 @@ class Channel:
         self._wake()
 
     def flow(self) -> None:
-        """Let through what a partition held up."""
+        """Deliver the chunks that a partition has delayed."""
         held, self._held = self._held, []
         for chunk in held:
             self._arrive(chunk)
 
     def break_off(self, error: ApiError) -> None:
-        """End it with an error; what is still under way is lost."""
+        """End the watch with an error; chunks under way are lost."""
         self._error = error
         self._detach()
         self._wake()
@@ -368,12 +369,12 @@ class Channel:
 
 
 class Line(WireCluster):
-    """A process's client of the API server, under one identity.
+    """An API client of one process, with one identity.
 
     Args:
-        part: Whose faults befall it.
-        is_embedded: Whether its process dies with the server: it is answered before the commit then, and many writes
-            go together.
+        part: Name of the component whose faults apply.
+        is_embedded: Whether its process dies with the server; then it is answered before the commit, and writes are
+            sent together.
     """
 
     chunks_are_whole_lines: ClassVar[bool] = True
@@ -396,7 +397,7 @@ class Line(WireCluster):
         return outcome
 
     async def exchange_all(self, requests: Sequence[Request]) -> Sequence[Response | ApiError]:
-        """Send writes: together inside one machine, each by itself over a network."""
+        """Send writes, together if embedded, otherwise one by one."""
         if not self.is_embedded:
             return await super().exchange_all(requests)
         for request in requests:
@@ -408,11 +409,11 @@ class Line(WireCluster):
         return [answered(outcome) if isinstance(outcome, Response) else outcome for outcome in outcomes]
 
     async def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing, as no connection is kept open."""
 
 
 def _draw_error(random: Random, request: Request) -> tuple[ApiError, bool]:
-    """Return what a server that is in trouble answers, and whether it has carried the request out all the same."""
+    """Draw an error answer, and whether the server carries the request out nevertheless."""
     errors: list[tuple[ApiError, bool]] = [
         (Unavailable("the server is currently unable to handle the request"), False),
         (TooManyRequests("too many requests, please try again later", retry_after_seconds=1), False),
@@ -434,4 +435,4 @@ def _draw_error(random: Random, request: Request) -> tuple[ApiError, bool]:
 def _fail(answer: asyncio.Future[list[_Outcome]], error: ApiError) -> None:
     if not answer.done():
         answer.set_exception(error)
-        answer.exception()  # whoever waited may be gone
+        answer.exception()  # retrieved, as the waiting process may be dead

@@ -1,7 +1,7 @@
-"""A run of chaos as data: what the cluster is, what users do, and which faults happen when.
+"""The plan of a chaos run as data: the cluster's setting, users' steps, and faults with their times.
 
-Everything is drawn from one seed and written as JSON, so that a run can be repeated, sent to somebody and minimised by
-leaving parts of it out. Each fault draws what it does from a seed of its own: leaving one out changes no other one.
+A plan is drawn from one seed and can be written as JSON, so that a run can be repeated, sent to others, and minimised
+by leaving out steps and faults. Each fault has its own seed, so leaving one out does not change the others.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any, Final
 import msgspec
 
 FAULTY_SECONDS: Final = 200.0
-"""How long faults happen and users work; everything heals then."""
+"""Time of faults and users' steps; afterwards everything heals."""
 FIRST_SECONDS: Final = 5.0
-"""When the first fault happens: the cluster has started."""
+"""Time of the first fault, when the cluster has started."""
 
 
 class FaultKind(StrEnum):
-    """What a fault does to its part; see `Fault` for what the numbers mean."""
+    """Effect of a fault on its component; see `Fault` for the meaning of the numbers."""
 
     ERRORS = "errors"
     """Requests are answered 409, 429, 500, 503 or 504; some 5xx although they are carried out."""
@@ -28,25 +28,25 @@ class FaultKind(StrEnum):
     SLOW = "slow"
     """Requests and answers take long."""
     PARTITION = "partition"
-    """Nothing goes to the API server or comes from it; requests end by their timeout."""
+    """No data reaches the API server or comes from it; requests end by their timeout."""
     REFUSED = "refused"
-    """Connections to the API server are refused, and those there are break."""
+    """Connections to the API server are refused, and existing ones break."""
     LATE_WATCHES = "late watches"
-    """Each watch shows changes late, by a delay of its own, so that kinds get out of step."""
+    """Each watch delivers changes with its own delay, so that kinds get out of step."""
     BROKEN_WATCHES = "broken watches"
-    """Watches lose an event and break there; some have to list again (410)."""
+    """Watches break at an event, which is lost; some clients have to list again (410)."""
     REPEATED_EVENTS = "repeated events"
-    """Watches show events twice."""
+    """Watches deliver events twice."""
     CRASH = "crash"
-    """The part is killed after a number of turns more, and starts anew."""
+    """The component's process is killed after a number of event-loop callbacks, and restarted later."""
     PAUSE = "pause"
-    """The part gets no turn, as with SIGSTOP or a machine that is moved."""
+    """The component's process is paused, as by SIGSTOP or while its machine is migrated."""
     CLOCK = "clock"
-    """The part's clock is set."""
+    """The component's clock jumps."""
     DISK_FULL = "disk full"
     """The server's disk takes no writes."""
     NODE_DEATH = "node death"
-    """A machine loses power and comes back."""
+    """A machine loses power, and gets it back later."""
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -56,14 +56,15 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Seconds after the cluster has started."""
     kind: FaultKind
     part: str
-    """Whom it befalls; of a node's death the node."""
+    """Name of the affected component; for NODE_DEATH of the node."""
     seconds: float = 0.0
-    """How long it lasts; of a crash how long the part is away."""
+    """How long it lasts; for CRASH, time until the restart."""
     amount: float = 0.0
-    """Of errors, losses, breaks and repeats: share of requests or events. Of delays: most seconds. Of a crash: turns
-    until then. Of a clock: seconds by which it jumps."""
+    """For errors, lost answers, broken and repeated watches: fraction of requests or events. For delays: largest delay
+    in seconds. For CRASH: callbacks until then. For CLOCK: seconds by which it jumps.
+    """
     seed: int = 0
-    """Of its own choices."""
+    """Seed of the fault's own choices."""
 
     def __str__(self) -> str:
         length = f" for {self.seconds:.1f} s" if self.seconds else ""
@@ -72,14 +73,14 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing that a user does, and repeats until the API has confirmed it."""
+    """One request of a user, who repeats it until the API has confirmed it."""
 
     at: float
     """Seconds after the cluster has started."""
     verb: str
     """``create``, ``delete``, ``patch``; ``abort`` and ``resume`` a job; ``drain`` a node, which evicts its pods."""
     manifest: dict[str, Any]
-    """The object to create; of others what identifies it, and of a patch what changes."""
+    """The object to create; for other verbs its identity, for ``patch`` with the changed fields."""
 
     def __str__(self) -> str:
         metadata = self.manifest["metadata"]
@@ -93,23 +94,24 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether controllers, scheduler and nodes share a process that dies with the server, as under ``strato up``;
     otherwise each has its own and is answered after the commit."""
     schedulers: int = 1
-    """How many there are; one holds no lease."""
+    """Number of schedulers; a single one needs no lease."""
     is_elected: bool = True
-    """Whether several compete for a lease. Otherwise all decide at the same time, as after a mistake in deploying them,
-    until everything heals: the first one alone goes on then."""
+    """Whether several schedulers compete for a lease. Otherwise all decide at the same time, as after a mistake in
+    their deployment, until everything heals; then only the first one goes on.
+    """
     nodes: dict[str, int] = {}
-    """Nodes by the process that runs them."""
+    """Number of nodes by the name of the process that runs them."""
     node_cpus: int = 8
     is_audited: bool = True
-    """Whether the scheduler compares its cache with the API now and then, as in production."""
+    """Whether the scheduler audits its cache against the API at intervals, as in production."""
     is_recorded: bool = False
-    """Whether schedulers record what they decide, and a replay must decide the same."""
+    """Whether schedulers record their decisions, which a replay must reproduce."""
     config: str = ""
     """The scheduler's configuration; empty is the embedded cluster's."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One run."""
+    """The plan of one run."""
 
     seed: int
     setting: Setting
@@ -126,13 +128,13 @@ def from_json(text: bytes) -> Plan:
     """Read a plan that `to_json` wrote.
 
     Raises:
-        msgspec.DecodeError: It is none.
+        msgspec.DecodeError: The text is no plan.
     """
     return msgspec.json.decode(text, type=Plan)
 
 
 def parts_of(setting: Setting) -> list[str]:
-    """Return the processes of a cluster, the server and users aside."""
+    """Return the names of a cluster's processes, except the server and users."""
     if setting.is_embedded:
         return ["components"]
     schedulers = [f"scheduler-{number}" for number in range(setting.schedulers)]
@@ -145,7 +147,7 @@ def node_names(setting: Setting) -> list[str]:
 
 
 def draw_setting(random: Random, seed: int = 0) -> Setting:
-    """Draw what a cluster consists of."""
+    """Draw the setting of a cluster."""
     is_embedded = random.random() < 0.3
     return Setting(
         is_embedded=is_embedded,
@@ -169,7 +171,7 @@ _OF_THE_SERVER: Final = (FaultKind.CRASH, FaultKind.DISK_FULL, FaultKind.CLOCK)
 
 
 def draw_faults(random: Random, setting: Setting) -> list[Fault]:
-    """Draw the faults of a run, in order."""
+    """Draw the faults of a run, in order of time."""
     parts = [*parts_of(setting), "server", "users", *node_names(setting)]
     count = random.choice((random.randint(2, 10), random.randint(8, 25), random.randint(20, 60)))
     faults = [_draw_fault(random, random.choice(parts), setting) for _ in range(count)]

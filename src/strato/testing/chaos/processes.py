@@ -1,8 +1,8 @@
 """Processes of a simulated cluster on one event loop: each can be paused, and killed at any await.
 
-What runs in a process carries it in its context, as do the tasks, timers and callbacks it starts. A paused process gets
-no turn until it is resumed, whatever it waits for; a killed one gets none ever again: no `finally` runs, as after
-``kill -9``. Only what went out before, such as a request under way, goes on.
+The process is part of the context of its code, and of the tasks, timers and callbacks that this starts. Callbacks of a
+paused process run only after it is resumed; those of a killed one never run: not even a `finally`, as after ``kill
+-9``. Effects that left the process before, such as a request under way, go on.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 _LAST_TURNS: Final = 60.0
-"""Virtual seconds that what is cancelled in the end has to come to an end."""
+"""Virtual time that tasks cancelled at the end of a run have to finish."""
 
 
 class Process:
-    """One process: a name, which incarnation of it, and whether it runs."""
+    """One process: its name, its incarnation, and whether it runs."""
 
     def __init__(self, name: str, number: int, context: Context) -> None:
         self.name = name
         self.number = number
-        """Counts the incarnations of a name, from 1."""
+        """Number of the incarnation of this name, from 1."""
         self.is_alive = True
         self.is_paused = False
         self.turns_left = -1
-        """After so many turns more it is killed; negative is never."""
+        """Callbacks after which it is killed; negative for never."""
         self.on_death: list[Callable[[], None]] = []
         """Called when it is killed."""
         self.context = context
         self.held: list[_Turn] = []
-        """Turns it missed."""
+        """Callbacks that came due while it was paused."""
 
     @property
     def is_running(self) -> bool:
-        """Whether it gets turns."""
+        """Whether its callbacks run: it is neither paused nor killed."""
         return self.is_alive and not self.is_paused
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ _current: ContextVar[Process | None] = ContextVar("process", default=None)
 
 
 def current_process() -> Process | None:
-    """Return the process this runs in; None outside of all."""
+    """Return the process of the calling code; None outside of all processes."""
     return _current.get()
 
 
@@ -90,20 +90,20 @@ class _Turn:
 
 
 class ProcessLoop(VirtualTimeLoop):
-    """An event loop on virtual time that knows which process each turn belongs to."""
+    """An event loop on virtual time that knows the process of each callback."""
 
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__(clock)
         self.processes: list[Process] = []
-        """All there have been, oldest first."""
+        """All processes so far, oldest first."""
         self._kept: list[asyncio.Task[Any]] = []
-        """Tasks of killed processes: collecting their coroutines would run what they do last."""
+        """Tasks of killed processes, kept because collecting their coroutines would run their `finally` blocks."""
         self._is_ending = False
 
     def call_soon(
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        """Call something in the next round, when its process gets a turn."""
+        """Schedule a callback for the next iteration, or for when its process is resumed."""
         context = context if context is not None else copy_context()
         process = context.get(_current)
         if process is None or self._is_ending:
@@ -115,7 +115,7 @@ class ProcessLoop(VirtualTimeLoop):
     def call_at(
         self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Call something at an instant, or when its process gets its next turn after that."""
+        """Schedule a callback for an instant, or for when its process is resumed after that."""
         context = context if context is not None else copy_context()
         process = context.get(_current)
         if process is None or self._is_ending:
@@ -136,20 +136,20 @@ class ProcessLoop(VirtualTimeLoop):
         return process
 
     def pause(self, process: Process) -> None:
-        """Give a process no turn until `resume`."""
+        """Hold back a process's callbacks until `resume`."""
         process.is_paused = True
 
     def resume(self, process: Process) -> None:
-        """Give a process its turns again, first those it missed."""
+        """Run a process's callbacks again, first those held back."""
         process.is_paused = False
         if not process.is_alive:
             return
         held, process.held = process.held, []
-        for turn in held:  # the same turn: who has its handle may still cancel it
+        for turn in held:  # the same handles, so that their owners may still cancel them
             super().call_soon(turn, context=turn.context)
 
     def kill(self, process: Process) -> None:
-        """End a process where it stands."""
+        """Kill a process at its present await."""
         if not process.is_alive:
             return
         process.is_alive = False
@@ -158,11 +158,11 @@ class ProcessLoop(VirtualTimeLoop):
             call()
 
     async def end(self) -> None:
-        """End everything but the caller: all that is left is cancelled and may run to its end."""
+        """Cancel all tasks except the caller's, and let them run to their end."""
         self._is_ending = True
         for process in self.processes:
             process.is_alive, process.turns_left = True, -1
-            self.resume(process)  # a task whose turn is left out could not be cancelled
+            self.resume(process)  # a paused process's tasks could not be cancelled
         rest = asyncio.all_tasks(self) - {asyncio.current_task(self)}
         for task in rest:
             task.cancel()
@@ -172,7 +172,7 @@ class ProcessLoop(VirtualTimeLoop):
 
 
 def answer_as(loop: ProcessLoop, process: Process, work: Callable[[], Awaitable[T]], answer: asyncio.Future[T]) -> None:
-    """Do something as a process, and put what comes of it into a future that another one waits for."""
+    """Run work within a process, and put its result into a future that another process waits for."""
 
     async def run() -> None:
         try:

@@ -1,4 +1,4 @@
-"""`Recordings`: what the schedulers of a run record, and whether a replay makes the same decisions."""
+"""`Recordings`: the logs of a run's schedulers, and the check that replays make the same decisions."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Recordings:
         self._recorders: dict[Path, Recorder] = {}
 
     def begin(self, name: str, clock: Clock) -> Journal:
-        """Return the journal of a scheduler that starts; no two have the same name."""
+        """Return the log for a scheduler that starts; names are unique."""
         path = self._folder / f"{name}.recorded"
         recorder = self._recorders[path] = Recorder(LogFiles(path), clock)
         return recorder
 
     def problems(self) -> Iterator[str]:
-        """End the recordings and return what is wrong with them."""
+        """Close the logs, replay them, and return the differences."""
         for path, recorder in self._recorders.items():
             if recorder.failure:
                 yield f"{path.stem}: recording has ended: {recorder.failure}"
@@ -40,10 +40,10 @@ class Recordings:
             try:
                 log = open_log(path)
             except BadLog:
-                continue  # it was killed before it wrote anything
+                continue  # the scheduler was killed before it wrote anything
             tally = Tally()
             differences = list(replay(log, tally=tally))
-            if not tally.notes:  # else it may differ: the scheduler found out by itself that its view was wrong
+            if not tally.notes:  # with notes it may differ: the scheduler's own audit found its cache wrong
                 yield from (f"{path.stem}: {_text(one)}" for one in differences)
 
 

@@ -1,7 +1,8 @@
-"""`play`: one run of chaos from its plan to its findings, in virtual time.
+"""`play`: one chaos run from its plan to its findings, in virtual time.
 
-The adversary follows the plan's faults, users follow its steps. Then everything heals, and within `SETTLED_SECONDS` the
-cluster must have come to rest (`strato.testing.chaos.settled`); users delete what they made, and nothing may be left.
+The adversary injects the plan's faults while users carry out its steps. Then everything heals, and within
+`SETTLED_SECONDS` the cluster must settle (`strato.testing.chaos.settled`); users delete the objects they created, and
+none may be left.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ from strato.testing.chaos.settled import WORKLOADS, left_over, unsettled
 from strato.testing.chaos.workload import draw_steps
 
 SETTLED_SECONDS: Final = 900.0
-"""Within which a healed cluster comes to rest: run times, taints of lost nodes (300 s), back-offs of a minute."""
+"""Time in which a healed cluster must settle; covers run times, taints of lost nodes (300 s), back-offs of a minute."""
 GONE_SECONDS: Final = 300.0
-"""Within which all that users delete is gone."""
+"""Time in which all objects that users delete must be gone."""
 START_SECONDS: Final = 60.0
-"""Within which a cluster starts."""
+"""Time in which a cluster must start."""
 RESTART_SECONDS: Final = 1.0
-"""After which a part that ended by itself is started again."""
+"""Time after which a component that ended by itself is restarted."""
 _LOOK_SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = 1.0
 _START: Final = 1_700_000_000.0
@@ -56,24 +57,24 @@ _START: Final = 1_700_000_000.0
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a run."""
+    """The result of a run."""
 
     plan: Plan
     findings: list[Finding]
     digest: str
-    """Of everything that happened; equal runs have equal ones."""
+    """Hash of everything that happened; equal runs have equal digests."""
     changes: int
-    """Writes that were published."""
+    """Number of published writes."""
     story: list[tuple[float, str]] = field(repr=False)
 
     @property
     def rules(self) -> frozenset[str]:
-        """The rules that were broken."""
+        """Names of the broken rules."""
         return frozenset(finding.rule for finding in self.findings)
 
 
 def draw_plan(seed: int, config: str = "") -> Plan:
-    """Draw the run of a seed; ``config`` is the text of the scheduler's configuration, empty the embedded cluster's."""
+    """Draw the plan of a seed; ``config`` is the scheduler's configuration, empty for the embedded cluster's."""
     random = Random(seed)
     setting = msgspec.structs.replace(draw_setting(random, seed), config=config)
     return Plan(seed=seed, setting=setting, steps=draw_steps(random, setting), faults=draw_faults(random, setting))
@@ -101,7 +102,7 @@ def play(plan: Plan) -> Outcome:
 
 @contextmanager
 def _garbage_left_alone() -> Iterator[None]:
-    """Collect no garbage for a while: a run leaves little, and looking for it takes a fifth of its time."""
+    """Turn garbage collection off for the block: runs leave little garbage, and collecting takes 20 % of their time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -112,12 +113,12 @@ def _garbage_left_alone() -> Iterator[None]:
 
 
 def _memory_folder() -> str | None:
-    """Return where files are cheap to flush; None is the usual place."""
+    """Return a folder in memory, where flushing files is cheap; None uses the default for temporary files."""
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 class _Run:
-    """One run under way."""
+    """A run in progress."""
 
     def __init__(self, plan: Plan, loop: ProcessLoop, clock: VirtualClock, folder: Path) -> None:
         self._plan = plan
@@ -139,7 +140,7 @@ class _Run:
         return self._clock.monotonic() - self._began
 
     def on_bug(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Take note of an error that nobody handled."""
+        """Record an unhandled error of the event loop as a finding."""
         del loop
         if not self._is_over:
             error = context.get("exception")
@@ -147,7 +148,7 @@ class _Run:
             self.watchdog.report("a part failed", text, once_for=text)
 
     async def main(self) -> None:
-        """Play the plan."""
+        """Carry out the plan."""
         try:
             self._cluster.start()
             if await self._until(self._has_started, START_SECONDS, "the cluster has not started"):
@@ -179,7 +180,7 @@ class _Run:
         await self._until(lambda: left_over(_server(cluster)), GONE_SECONDS, "left over")
 
     def replay(self) -> None:
-        """Decide anew what schedulers have recorded, once all of them have ended."""
+        """Replay the schedulers' logs after all schedulers have ended."""
         for text in self._cluster.recordings.problems():
             self.watchdog.report("a replay decides otherwise", text)
 
@@ -188,7 +189,7 @@ class _Run:
         return [*undone, *unsettled(_server(self._cluster))]
 
     async def _until(self, look: Callable[[], list[str]], seconds: float, rule: str) -> bool:
-        """Wait until there is nothing to complain of; return whether that came."""
+        """Wait until ``look`` returns no complaints; return whether that happened in time."""
         until = self._clock.monotonic() + seconds
         while True:
             wrong = look()
@@ -236,7 +237,7 @@ class _Run:
     # The adversary
 
     async def _befall(self, fault: Fault) -> None:
-        """Do what a fault does, at its time."""
+        """Inject a fault at its time."""
         await self._clock.sleep(max(0.0, fault.at - self._seconds()))
         self.watchdog.note(f"FAULT {fault}")
         act = {
@@ -327,7 +328,7 @@ class _Run:
         self._users_are_done = True
 
     async def _follow(self, line: Line, steps: Sequence[Step]) -> None:
-        """Do the steps about one object, each at its time or when the one before is confirmed."""
+        """Carry out the steps on one object, each at its time, or later when the one before is confirmed."""
         for step in steps:
             await self._clock.sleep(max(0.0, step.at - self._seconds()))
             await self._confirmed(partial(_do, line, step), str(step))
@@ -360,9 +361,9 @@ class _Run:
 
 
 def _gives_up(error: BaseException) -> bool:
-    """Return whether a part ended with a message to who runs it, such as that the API was away for a minute.
+    """Return whether a component may end with this error: a message to its operator, such as an unreachable API.
 
-    An answer of the API that ends a part is a mistake.
+    An error answer of the API must not end a component.
     """
     if isinstance(error, BaseExceptionGroup):
         return all(_gives_up(one) for one in error.exceptions)
@@ -411,7 +412,7 @@ async def _drain(line: Line, node: str) -> None:
 
 
 async def _command(line: Line, kind: Kind, name: str, namespace: str, step: Step) -> None:
-    """Give a job a command, as `vcctl job suspend` and `resume` do."""
+    """Create a Command for a job, as `vcctl job suspend` and `resume` do."""
     with suppress(NotFound):
         owner = (await line.get(kind, name, namespace))["metadata"]
         reference = {"apiVersion": kind.api_version, "kind": kind.name, "name": name, "uid": owner["uid"]}

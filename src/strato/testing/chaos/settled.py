@@ -1,7 +1,7 @@
-"""What must be so once nothing goes wrong any more and the work has had time: jobs ended, counters right, no orphans.
+"""Conditions on a cluster that has had time to recover after the last fault: jobs ended, counters right, no orphans.
 
-`unsettled` looks at the plain JSON of all objects and returns what is not yet as it has to be; it is asked again until
-that is nothing, or the time is up.
+`unsettled` reads the JSON of all objects and returns the conditions that do not hold yet; the run repeats it until it
+returns none or the time is up.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OWNED: Final = (
     catalog.NETWORKPOLICY,
     catalog.ENDPOINTSLICE,
 )
-"""Kinds that controllers make for others."""
+"""Kinds whose objects controllers create for other objects."""
 WORKLOADS: Final = (
     catalog.VCJOB,
     catalog.TFJOB,
@@ -43,11 +43,11 @@ WORKLOADS: Final = (
     catalog.JOB,
     catalog.POD,
 )
-"""What users make, and delete in the end."""
+"""Kinds of objects that users create, and delete in the end."""
 
 
 class Objects:
-    """All objects of a server, as its readers see them."""
+    """All objects of a server, as readers get them."""
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
@@ -62,7 +62,7 @@ class Objects:
 
 
 def unsettled(server: ApiServer) -> list[str]:
-    """Return what is not yet as it has to be in the end."""
+    """Return descriptions of conditions that do not hold yet."""
     objects = Objects(server)
     return [
         *_nodes(objects),
@@ -77,7 +77,7 @@ def unsettled(server: ApiServer) -> list[str]:
 
 
 def left_over(server: ApiServer) -> list[str]:
-    """Return what is still there although users have deleted all they made."""
+    """Return the objects that are left after users have deleted all they created."""
     objects = Objects(server)
     kinds = (*WORKLOADS, catalog.PODGROUP, catalog.REPLICASET)
     found = [f"{kind.name} {_name(one)} is still there" for kind in kinds for one in objects.of(kind)]
@@ -110,9 +110,9 @@ def _nodes(objects: Objects) -> Iterator[str]:
 def _waiting_for_ever(objects: Objects) -> set[str]:
     """Return the uids of jobs that can never start again.
 
-    A job keeps its failed pods, as in Volcano, also when it is aborted and resumed; where others are made anew, of a
-    node that is gone, so many may have failed that those are no gang. It waits until its user deletes it. A restart
-    keeps none.
+    As in Volcano, a job keeps its failed pods even when it is aborted and resumed. If pods of a lost node are created
+    again, so many others may have failed that the new ones are fewer than a gang; then the job waits until its user
+    deletes it. A restart of a job keeps no pods.
     """
     pods = _by_owner(objects.of(catalog.POD))
     found = set()
@@ -208,7 +208,7 @@ def _queues(objects: Objects) -> Iterator[str]:
     for pod in objects.of(catalog.POD):
         metadata = pod["metadata"]
         group = (metadata.get("annotations") or {}).get(_GROUP, "")
-        name = queue_of.get((metadata["namespace"], group), "default")  # also of those without a group
+        name = queue_of.get((metadata["namespace"], group), "default")  # pods without a group count there too
         if pod["spec"].get("nodeName") and _status(pod).get("phase") not in _FINAL:
             for resource, amount in requests_of(pod).items():
                 used[name, resource] += amount

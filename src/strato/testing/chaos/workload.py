@@ -1,6 +1,6 @@
-"""What users do in a run of chaos: they submit jobs of every kind, scale, delete, cordon, and change templates.
+"""Users' steps in a chaos run: they submit jobs of every kind, scale, delete, cordon, and change templates.
 
-Everything fits into the cluster one by one, so that each job ends once nothing goes wrong any more.
+Each job alone fits into the cluster, so that all jobs end after the last fault.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from strato.testing.chaos.plan import FAULTY_SECONDS, Setting, Step, node_names
 from strato.testing.manifests import Manifest, pod, priority_class, queue, vcjob
 
 FIRST_JOB_SECONDS: Final = 8.0
-"""When the first job is submitted: its queue is open."""
+"""Time of the first job, when its queue is open."""
 QUOTA_NAMESPACE: Final = "team"
 QUOTA_CPUS: Final = 3
-"""Of all pods in that namespace."""
+"""CPU quota of all pods in the namespace with a quota."""
 QUEUES: Final = {"default": 0, "research": 6, "batch": 5}
-"""CPUs that each may have; 0 is all."""
+"""CPU capability of each queue; 0 for no limit."""
 _PRIORITIES: Final = {"urgent": 1000, "whenever": -10}
 _POLICIES: Final = (
     (),
@@ -33,7 +33,7 @@ _POLICIES: Final = (
 
 
 def draw_steps(random: Random, setting: Setting) -> list[Step]:
-    """Draw what users do, in order."""
+    """Draw the users' steps, in order of time."""
     steps = _beginning()
     jobs = random.choice((random.randint(3, 10), random.randint(8, 16), random.randint(15, 35)))
     for number in range(jobs):
@@ -88,7 +88,7 @@ def _cordon(node: str, is_cordoned: bool) -> dict[str, Any]:
 
 
 def _later(random: Random, at: float, manifest: dict[str, Any]) -> list[Step]:
-    """Draw what is done to an object after it was made."""
+    """Draw steps on an object after its creation."""
     steps, kind = [], manifest["kind"]
     while kind == "Deployment" and random.random() < 0.5:
         at += random.uniform(5, 40)
@@ -236,4 +236,4 @@ _MAKERS: Final[dict[Callable[[Random, str], Manifest], int]] = {
     _cronjob: 1,
     _pod: 2,
 }
-"""What is drawn, and how often."""
+"""Relative frequency of each kind of object."""
