@@ -118,7 +118,7 @@ class Jobs:
         for pod in life.pods(missing, self._uids, self._timeline.text):
             self._world.set_pod(pod)
 
-    # -- what a cycle decided ------------------------------------------------------------------------------------------
+    # -- decisions of a cycle ------------------------------------------------------------------------------------------
 
     def carry_out(self, plan: Plan) -> None:
         """Apply a cycle's plan to the world: binds, removed gates, statuses of pod groups, evictions, verdicts."""

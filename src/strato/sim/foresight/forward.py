@@ -251,7 +251,7 @@ class _LiveJobs:
             self.ends.running_pods += 1
             self._timeline.after(max(0.0, math.ceil(now + left - _TINY) - now), self._end, task.key, task.uid)
 
-    # -- what a cycle decided ----------------------------------------------------------------------------------------
+    # -- decisions of a cycle ----------------------------------------------------------------------------------------
 
     def carry_out(self, plan: Plan) -> None:
         """Apply a cycle's plan to the world: binds, evictions, removed gates, statuses of pod groups."""

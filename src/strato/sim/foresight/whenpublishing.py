@@ -264,7 +264,7 @@ class StartPublisher:
         pods = [obj for _, obj in state.objects if obj.get("kind") == "Pod"]
         return [*found, *(Decoded("", kinds.of(catalog.POD), msgspec.convert(pod, Pod)) for pod in pods)]
 
-    # -- what is written -----------------------------------------------------------------------------------------------
+    # -- writes to pod groups ------------------------------------------------------------------------------------------
 
     def _moved(self, found: Round, groups: Mapping[str, PodGroup]) -> list[Patch]:
         """Return the patches of pod groups whose prediction is new or has changed enough."""
@@ -315,7 +315,7 @@ class StartPublisher:
         uids = {group.metadata.uid for group in groups.values()}
         self._ended = {uid: None for uid in self._ended if uid in uids}
 
-    # -- how it fared --------------------------------------------------------------------------------------------------
+    # -- accuracy of predictions ---------------------------------------------------------------------------------------
 
     def on_groups(self, changes: Sequence[Change[PodGroup]]) -> None:
         """Compare predictions with the pod groups that have begun to run; a batch handler of their informer."""

@@ -26,7 +26,7 @@ class Elastic:
 
     @property
     def sees_neighbours(self) -> bool:
-        """It does not."""
+        """False, as `rate` reads no neighbours."""
         return False
 
     def rate(self, running: RunningJob) -> float:
@@ -42,11 +42,11 @@ class Elastic:
         return 1.0 / (self.serial_ratio + (1.0 - self.serial_ratio) * job.replicas / members)
 
     def start_seconds(self, start: PodStart) -> float:
-        """Return 0."""
+        """Return 0, as this model delays no start."""
         return 0.0
 
     def kept_seconds(self, job: TraceJob, done_seconds: float) -> float:
-        """Return all of it."""
+        """Return ``done_seconds``, as this model loses no work."""
         return done_seconds
 
 
@@ -75,7 +75,7 @@ class Checkpoints:
 
     @property
     def sees_neighbours(self) -> bool:
-        """It does not."""
+        """False, as `rate` reads no neighbours."""
         return False
 
     def rate(self, running: RunningJob) -> float:

@@ -21,7 +21,7 @@ class GpuSpeed:
 
     @property
     def sees_neighbours(self) -> bool:
-        """It does not."""
+        """False, as `rate` reads no neighbours."""
         return False
 
     def rate(self, running: RunningJob) -> float:
@@ -38,11 +38,11 @@ class GpuSpeed:
         return min(rates, default=0.0)
 
     def start_seconds(self, start: PodStart) -> float:
-        """Return 0."""
+        """Return 0, as this model delays no start."""
         return 0.0
 
     def kept_seconds(self, job: TraceJob, done_seconds: float) -> float:
-        """Return all of it."""
+        """Return ``done_seconds``, as this model loses no work."""
         return done_seconds
 
 
@@ -58,7 +58,7 @@ class CoLocation:
 
     @property
     def sees_neighbours(self) -> bool:
-        """It does."""
+        """True, as `rate` reads the neighbours."""
         return True
 
     def rate(self, running: RunningJob) -> float:
@@ -76,9 +76,9 @@ class CoLocation:
         return min(worst, 1.0)
 
     def start_seconds(self, start: PodStart) -> float:
-        """Return 0."""
+        """Return 0, as this model delays no start."""
         return 0.0
 
     def kept_seconds(self, job: TraceJob, done_seconds: float) -> float:
-        """Return all of it."""
+        """Return ``done_seconds``, as this model loses no work."""
         return done_seconds

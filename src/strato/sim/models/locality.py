@@ -57,7 +57,7 @@ class Locality:
 
     @property
     def sees_neighbours(self) -> bool:
-        """It does not."""
+        """False, as `rate` reads no neighbours."""
         return False
 
     def rate(self, running: RunningJob) -> float:
@@ -69,11 +69,11 @@ class Locality:
         return 1.0 / profile.of(Spread(gpus * len(running.nodes), len(set(running.nodes))))
 
     def start_seconds(self, start: PodStart) -> float:
-        """Return 0."""
+        """Return 0, as this model delays no start."""
         return 0.0
 
     def kept_seconds(self, job: TraceJob, done_seconds: float) -> float:
-        """Return all of it."""
+        """Return ``done_seconds``, as this model loses no work."""
         return done_seconds
 
 

@@ -28,7 +28,7 @@ class StartCost:
 
     @property
     def sees_neighbours(self) -> bool:
-        """It does not."""
+        """False, as `rate` reads no neighbours."""
         return False
 
     def rate(self, running: RunningJob) -> float:
@@ -46,5 +46,5 @@ class StartCost:
         return pull + min(drawn, self.most_seconds)
 
     def kept_seconds(self, job: TraceJob, done_seconds: float) -> float:
-        """Return all of it."""
+        """Return ``done_seconds``, as this model loses no work."""
         return done_seconds
