@@ -4,8 +4,8 @@
 
 A real server on a socket, its flow control and its limits; attackers and the other user speak HTTP as bytes. Each round
 is one attack beside which the other user asks so many times. Findings: an answer that is no success for the other user,
-more turns of the loop before it than a few, 5xx or a 429 without Retry-After for the attacker, more unread bytes than
-the limits allow, seats, watchers or connections that stay taken.
+more turns of the loop before it than a few, 5xx or a 429 without Retry-After for the attacker, more bytes, unread or of
+requests, than the limits allow, seats, watchers or connections that stay taken.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from strato.api.wire import Request, User
 from strato.clock import SystemClock
 from strato.errors import Unauthorized
 from strato.http import server as http_server
+from strato.http.limits import HELD_BYTES
 from strato.http.listen import HttpServer, serve
+from strato.http.parser import MAX_BODY_BYTES
 from strato.server.embedded import open_server
 from strato.server.flowcontrol import dispatch
 from strato.server.http import create_app
@@ -171,6 +173,22 @@ async def half_requests(target: Target) -> None:
         held[-1][1].write(target.rng.choice(parts))
 
 
+async def half_bodies(target: Target) -> None:
+    """Bodies of the largest size of which the last byte never comes, and more requests behind refused ones."""
+
+    async def one() -> None:
+        reader, writer = await target.connect()
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            while True:
+                writer.write(target.request(MAPS, "POST", body=bytes(MAX_BODY_BYTES))[: -target.rng.randint(1, 1000)])
+                await writer.drain()
+                await target.answers(reader, 1)  # a refusal: the rest of the body ends with it
+                writer.close()
+                reader, writer = await target.connect()
+
+    await asyncio.gather(*(one() for _ in range(60)))
+
+
 async def deletions(target: Target) -> None:
     """Objects made and deleted all at once, again and again."""
 
@@ -195,6 +213,7 @@ ATTACKS: dict[str, Callable[[Target], Coroutine[object, object, None]]] = {
     "unread watches": unread_watches,
     "broken off": broken_off,
     "half requests": half_requests,
+    "half bodies": half_bodies,
     "deletions": deletions,
 }
 
@@ -291,6 +310,10 @@ class Campaign:
         unread = [one.unread_bytes for one in self.connections.open]
         self.findings.most("unread bytes of a connection", max(unread, default=0))
         self.findings.most("connections", len(unread))
+        held = self.connections.held.of["mallory"]
+        self.findings.most("bytes of requests of mallory", held)
+        if held > HELD_BYTES // 2:
+            self.findings.wrong.append(f"beside {name!r} mallory's requests hold {held} bytes")
         if max(unread, default=0) > MOST_UNREAD:
             self.findings.wrong.append(f"beside {name!r} a connection holds {max(unread)} bytes")
 
@@ -302,7 +325,7 @@ def main() -> int:
     options = parser.parse_args()
 
     def progress(done: int) -> None:
-        if done % 7 == 0:
+        if done % len(ATTACKS) == 0:
             print(f"{done} of {options.count} rounds", file=sys.stderr, flush=True)
 
     findings = asyncio.run(Campaign(options.seed).run(options.count, progress))
