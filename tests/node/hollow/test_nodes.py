@@ -193,6 +193,10 @@ def test_a_service_runs_until_it_is_deleted() -> None:
     play(story, max_lease_rate=0)
 
 
+def slow(seconds: int) -> dict[str, Any]:
+    return {"lifecycle": {"preStop": {"sleep": {"seconds": seconds}}}}
+
+
 @pytest.mark.parametrize(
     ("spec", "grace", "gone_after"),
     [
@@ -200,17 +204,21 @@ def test_a_service_runs_until_it_is_deleted() -> None:
         pytest.param({"command": ["sleep", "25"]}, 30, 6, id="what ends by itself meanwhile is not waited for"),
         pytest.param({"command": ["nginx"]}, 30, 0, id="a server ends when it is told to"),
         pytest.param({}, 30, 0, id="so does a container without a command"),
-        pytest.param({"lifecycle": {"preStop": {"sleep": {"seconds": 7}}}}, 30, 7, id="a preStop hook comes first"),
-        pytest.param({"lifecycle": {"preStop": {"sleep": {"seconds": 7}}}}, 3, 3, id="but not beyond the grace period"),
+        pytest.param(slow(7), 30, 7, id="a preStop hook comes first"),
+        pytest.param(slow(7), 3, 3, id="but not beyond the grace period"),
         pytest.param({"annotations": {STOP_SECONDS: "9"}}, 30, 9, id="as the annotation says"),
+        pytest.param({**slow(7), "beside": slow(3)}, 30, 7, id="the first of two containers takes longer"),
+        pytest.param({**slow(3), "beside": slow(7)}, 30, 7, id="the second one does"),
+        pytest.param({**slow(3), "beside": {"command": ["sleep", "1000"]}}, 12, 12, id="the second one is killed"),
     ],
 )
 def test_the_grace_period_of_a_deletion(spec: dict[str, Any], grace: int, gone_after: int) -> None:
     spec = dict(spec)
-    annotations = spec.pop("annotations", {})
+    annotations, beside = spec.pop("annotations", {}), spec.pop("beside", None)
 
     async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
         containers = [{"name": "c", "image": "nginx", **spec}]
+        containers += [{"name": "d", "image": "nginx", **beside}] if beside is not None else []
         for name in ("first", "p"):  # the second starts from a template
             api.create_pod(name, "hollow-0", containers=deepcopy(containers), annotations=annotations)
             await clock.sleep(1)

@@ -408,3 +408,11 @@ def test_a_template_takes_no_more_annotations_than_there_may_be() -> None:
 async def test_annotations_are_measured_in_bytes(client: Client, letters: int, code: int) -> None:
     status, _ = await client.pod("p", annotations={"k": "ü" * letters})
     assert status == code
+
+
+async def test_a_template_counts_with_the_text_around_the_metadata(client: Client) -> None:
+    for number in range(4):
+        await client.pod(f"p{number}", {"containers": [{**SPEC["containers"][0], "args": ["x" * 10_000]}]})
+    templates = client.server._writer._memo._templates
+    assert len(templates) == 1
+    assert 10_000 < templates.bytes < 20_000
