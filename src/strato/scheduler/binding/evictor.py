@@ -78,7 +78,7 @@ class PodEvictor:
             if is_needless(self._world, eviction):
                 self._give_back(eviction)
                 return None
-            self._pods.leaves(task)
+            self._pods.eviction_begins(task)
             self._recorder.event(task.pod, WARNING, "Evict", _message(eviction))
             tried = self._tried[task.uid] = _Tried(0, task.pod)
         try:
@@ -132,7 +132,7 @@ class PodEvictor:
         else:
             content = {"status": ready.status, "reason": ready.reason or None, "message": ready.message or None}
             conditions.append({"type": "Ready", "lastTransitionTime": now} | content)
-        self._pods.stays(task, conditions)
+        self._pods.eviction_refused(task, conditions)
 
     def _give_back(self, eviction: Eviction) -> None:
         def give_back() -> None:

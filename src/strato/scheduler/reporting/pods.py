@@ -62,13 +62,13 @@ class PodReports:
         """Report why a pod could not be bound."""
         self.queue.put(task.key, PodVerdict(task, BIND_FAILED, message))
 
-    def stays(self, task: Task, conditions: Sequence[Mapping[str, Any]]) -> None:
+    def eviction_refused(self, task: Task, conditions: Sequence[Mapping[str, Any]]) -> None:
         """Set the conditions of a pod whose eviction was refused."""
-        self.queue.put(_stays_key(task), PodConditions(task, conditions))
+        self.queue.put(_refusal_key(task), PodConditions(task, conditions))
 
-    def leaves(self, task: Task) -> None:
+    def eviction_begins(self, task: Task) -> None:
         """Drop queued conditions of an earlier, refused eviction, because the pod is evicted again."""
-        self.queue.drop(_stays_key(task))
+        self.queue.drop(_refusal_key(task))
 
     def _build(self, key: str, desired: PodVerdict | PodConditions) -> Write[Patch] | float | None:
         """Return the patch; None when the pod was placed meanwhile or has the condition already."""
@@ -105,7 +105,7 @@ class PodReports:
             self._recorder.event(desired.task.pod, WARNING, "FailedScheduling", desired.message)
 
 
-def _stays_key(task: Task) -> str:
+def _refusal_key(task: Task) -> str:
     return f"{task.key} stays"
 
 
