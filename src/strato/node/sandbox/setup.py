@@ -49,7 +49,7 @@ class MachineSetup:
         machine, directory = self._machine, self._machine.node_paths.data_dir
         if self._runtime.isolation == "plain":
             self.warnings.append(plain_warning())
-        self._tell("LimitsNotEnforced", *_unenforced(machine.cgroups))
+        self._warn("LimitsNotEnforced", *_unenforced(machine.cgroups))
         if self._runtime.shows_machines_program and self._runtime.isolation != "plain":
             self.warnings.append(
                 f"containers can get at {sys.executable} by /proc/self/exe: this machine runs no programs in memory "
@@ -96,9 +96,9 @@ class MachineSetup:
         machine.egress_problem = answer["problem"] or ("" if wanted else "strato up --pod-network isolated")
         if answer["problem"]:
             text = f"pods reach one another and this machine, but nothing beyond it: {answer['problem']}"
-            self._tell(NO_EGRESS, text)
+            self._warn(NO_EGRESS, text)
 
-    def _tell(self, reason: str, *texts: str) -> None:
+    def _warn(self, reason: str, *texts: str) -> None:
         self.warnings += texts
         self.events += [(reason, text) for text in texts]
 
