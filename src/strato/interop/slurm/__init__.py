@@ -1,6 +1,6 @@
-"""Slurm's commands as its users' scripts know them: what jobs, nodes and queues are called there, and how they look.
+"""Format jobs, nodes and queues as Slurm's commands do, so that its users' scripts can parse the output.
 
 `jobs` and `nodes` turn objects into records whose fields have Slurm's names; `formats` prints records as ``squeue -o``,
-``sinfo -o`` and ``sacct --format`` do, to the byte, `pages` as ``scontrol show``; `texts` has times and lists of
-hosts. All is pure. Batch scripts are read elsewhere: ``strato submit`` is sbatch.
+``sinfo -o`` and ``sacct --format`` do, to the byte, `pages` as ``scontrol show``; `texts` formats times and lists of
+hosts. All functions are pure. ``strato submit`` reads batch scripts, as sbatch does.
 """

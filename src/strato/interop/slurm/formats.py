@@ -1,8 +1,8 @@
 """How Slurm prints tables: squeue's and sinfo's ``-o``, their ``-O``, and sacct's ``--format``. Pure.
 
-A field of ``-o`` is ``%``, an optional ``.`` (to the right), an optional width and a letter; what is longer than its
-width is cut, other text stands between fields as it is. A column of ``-O`` is ``Name:WIDTH``, 20 wide without one; a
-column of sacct is ``Name%WIDTH``, to the left with a negative one, and ends in ``+`` where it is cut.
+A field of ``-o`` is ``%``, an optional ``.`` (to the right), an optional width and a letter; longer texts are cut, and
+other characters are printed between fields. A column of ``-O`` is ``Name:WIDTH``, 20 wide without one; a column of
+sacct is ``Name%WIDTH``, to the left with a negative one, and ends in ``+`` where it is cut.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 Record = Mapping[str, str]
-"""One line: Slurm's name of a field, in lower case, to its text."""
+"""Fields of one line: text by Slurm's name of the field, in lower case."""
 
 _FIELD: Final = re.compile(r"%(#?)(\.?)(\d{0,4})([A-Za-z])|([^%]+)|%%|%")
 _DEFAULT_LONG_WIDTH: Final = 20
@@ -25,16 +25,16 @@ class Column:
     """One column of a table."""
 
     field: str
-    """Name of the record's field; empty prints ``header`` alone, as text between fields."""
+    """Name of the record's field; empty for literal text between fields, which is ``header``."""
     header: str
     width: int = 0
-    """0 is as wide as the text; negative, as wide as the longest of all lines."""
+    """0: as wide as the text; negative: as wide as the longest text of all lines."""
     right: bool = False
     cut_mark: str = ""
-    """What ends a text that was cut."""
+    """Mark at the end of a text that was cut."""
 
     def cell(self, text: str) -> str:
-        """Return a text as wide as the column."""
+        """Return a text padded or cut to the column's width."""
         if self.width <= 0:
             return text
         if len(text) > self.width:
@@ -46,11 +46,11 @@ def short_columns(text: str, fields: Mapping[str, tuple[str, str]]) -> list[Colu
     """Read a format of ``-o``.
 
     Args:
-        text: Such as ``%.18i %P``.
-        fields: By letter the name of the field and its header.
+        text: The format, such as ``%.18i %P``.
+        fields: Name and header of each field, by letter.
 
     Raises:
-        ValueError: A letter is none of theirs.
+        ValueError: A letter is unknown.
     """
     columns = []
     for found in _FIELD.finditer(text):
@@ -90,8 +90,8 @@ def accounting_columns(text: str, fields: Mapping[str, tuple[str, int]]) -> list
     """Read a format of sacct.
 
     Args:
-        text: Such as ``JobID%30,State``.
-        fields: By header the name of the field and the usual width; a negative one is to the left.
+        text: The format, such as ``JobID%30,State``.
+        fields: Name and default width of each field, by header; a negative width aligns to the left.
 
     Raises:
         ValueError: A name is none of theirs, or a width no number.
@@ -138,11 +138,11 @@ def accounting_table(
     """Return the lines of sacct's table.
 
     Args:
-        columns: To print.
-        records: One a line.
-        header: Whether names come first, and under them dashes.
-        delimiter: Between columns, which are then as wide as their texts; empty for columns.
-        closed: Whether a delimiter ends the line, too.
+        columns: The columns to print.
+        records: The records, one per line.
+        header: Whether to print the names first, underlined by dashes.
+        delimiter: Text between columns, which then have no padding; empty for padded columns.
+        closed: Whether lines also end with a delimiter.
     """
     rows = [[record.get(column.field, "") for column in columns] for record in records]
     if delimiter:

@@ -1,4 +1,4 @@
-"""Jobs of this system as Slurm shows them: a record for each, and for elements of arrays with pods. Pure."""
+"""Convert Volcano Jobs into Slurm's records: one for each job, and for each array element with pods. Pure."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ STATES: Final[Mapping[str, str]] = {
     "TIMEOUT": "TO",
     "OUT_OF_MEMORY": "OOM",
 }
-"""Slurm's states, and their short forms."""
+"""Short forms of Slurm's states."""
 ACTIVE: Final = frozenset({"PENDING", "RUNNING", "SUSPENDED", "COMPLETING"})
-"""Those that squeue shows by itself."""
+"""States that squeue shows by default."""
 
 _OF_PHASE: Final[Mapping[str, str]] = {
     "": "PENDING",
@@ -60,7 +60,7 @@ _REASONS: Final[Mapping[str, str]] = {
 }
 _TIMED_OUT: Final = "DeadlineExceeded"
 _KILLED: Final = (137, 143)
-"""Exit codes of what was ended by a signal from outside."""
+"""Exit codes of processes ended by SIGKILL or SIGTERM."""
 
 SQUEUE_FIELDS: Final[Mapping[str, tuple[str, str]]] = {
     "i": ("jobid", "JOBID"),
@@ -93,7 +93,7 @@ SQUEUE_FIELDS: Final[Mapping[str, tuple[str, str]]] = {
     "Z": ("workdir", "WORK_DIR"),
     "o": ("command", "COMMAND"),
 }
-"""By letter of ``-o``: the field, which ``-O`` calls so, and its header."""
+"""For each letter of ``-o``: the field's name, which ``-O`` uses, and its header."""
 SQUEUE_SHORT: Final = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
 SQUEUE_LONG: Final = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
 
@@ -130,7 +130,7 @@ SACCT_BRIEF: Final = "JobID,State,ExitCode"
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """One line: a job, or an element of an array."""
+    """One line of output: a job, or an element of an array."""
 
     job: Json
     state: str
@@ -139,7 +139,7 @@ class JobView:
 
     @property
     def name(self) -> str:
-        """Return the job's name here, without the element."""
+        """Return the name of the Volcano Job, without the element."""
         return str(self.job["metadata"]["name"])
 
 
@@ -149,11 +149,11 @@ def job_views(
     """Return the lines of jobs, the oldest first.
 
     Args:
-        jobs: As read.
-        pods: Of all of them.
-        reasons: By uid the code that says why a job waits.
-        now: The present.
-        elements: Whether each element that waits has a line, as with ``squeue -r``.
+        jobs: The jobs as read.
+        pods: Pods of all these jobs.
+        reasons: Code of the reason why a job waits, by the job's uid.
+        now: Present time in seconds since the epoch.
+        elements: Whether each waiting array element gets a line, as with ``squeue -r``.
     """
     of_job: dict[tuple[str, str], list[Json]] = {}
     for pod in pods:
@@ -218,7 +218,7 @@ def _state(job: Json, pods: Sequence[Json]) -> str:
     phase, _ = _phase(job)
     state = _OF_PHASE.get(phase, "PENDING")
     ended_itself = [one for one in _ends(pods) if one.get("exitCode") not in (0, *_KILLED)]
-    if state == "FAILED" or (state == "CANCELLED" and ended_itself):  # a policy ended what had failed
+    if state == "FAILED" or (state == "CANCELLED" and ended_itself):  # a failed pod had a policy end the job
         return _failure(pods)
     return state
 
@@ -308,14 +308,14 @@ def _view(job: Json, state: str, pods: Sequence[Json], reason: str, now: float, 
 
 
 def _reason(code: str) -> str:
-    """Return why a job waits in one of Slurm's words where it has one; they have no blanks."""
+    """Return Slurm's word for the reason why a job waits, if there is one; its words have no blanks."""
     if code.startswith("Insufficient"):
         return "Resources"
     return _REASONS.get(code, "".join(word[:1].upper() + word[1:] for word in code.split()))
 
 
 def _given_name(job: Json, container: Json) -> str:
-    """Return what the user called it: sbatch adds letters to make names unique."""
+    """Return the name that the user gave: ``strato submit`` adds letters to make names unique."""
     named = {one.get("name"): one.get("value") for one in container.get("env") or ()}
     return str(named.get("SLURM_JOB_NAME") or job["metadata"]["name"])
 
@@ -337,6 +337,6 @@ def _megabytes(amount: str | int) -> str:
 
 
 def _exit_code(pods: Sequence[Json]) -> str:
-    """Return ``code:signal`` of the worst container."""
+    """Return ``code:signal`` of the container with the highest exit code."""
     worst = max((int(ended.get("exitCode", 0)) for ended in _ends(pods)), default=0)
     return f"0:{worst - 128}" if worst > 128 else f"{worst}:0"

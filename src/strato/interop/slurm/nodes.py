@@ -1,6 +1,6 @@
-"""Nodes and queues as sinfo and scontrol show them. Pure.
+"""Convert nodes and queues into the records of sinfo and scontrol. Pure.
 
-Every queue may use every node, so that each partition has all of them; a node's state follows from what pods ask for.
+Every queue may use every node, so each partition has all nodes; a node's state follows from its pods' requests.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _COMPACT: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
-    """A node."""
+    """A node with the requests of its pods."""
 
     name: str
     state: str
@@ -70,7 +70,7 @@ class NodeView:
 
 
 def node_views(nodes: Sequence[Json], pods: Sequence[Json]) -> list[NodeView]:
-    """Return nodes with what the pods on them ask for."""
+    """Return nodes with the requests of the pods on them."""
     used: dict[str, list[int]] = {}
     for pod in pods:
         spec, status = pod.get("spec") or {}, pod.get("status") or {}
@@ -113,7 +113,7 @@ def _node(node: Json, used_millicores: int, used_bytes: int) -> NodeView:
 def partition_records(
     queues: Sequence[Json], nodes: Sequence[NodeView], *, by_state: bool, by_node: bool = False
 ) -> list[Record]:
-    """Return the lines of sinfo: for each partition its nodes, together, by state or each."""
+    """Return the lines of sinfo: for each partition its nodes, all together, by state, or one by one."""
     records = []
     for queue in queues:
         name = queue["metadata"]["name"]
@@ -174,7 +174,7 @@ def _record(partition: str, is_open: bool, group: Sequence[NodeView]) -> Record:
 
 
 def _least(numbers: Any) -> str:
-    """Return the least of some numbers, with ``+`` where others are larger, as sinfo shows it."""
+    """Return the smallest number, with ``+`` if others are larger, as sinfo does."""
     values = sorted(numbers)
     if not values:
         return "0"

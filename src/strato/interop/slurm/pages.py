@@ -1,4 +1,4 @@
-"""What ``scontrol show`` prints: members as ``Name=value``, a few on each line. Pure."""
+"""The output of ``scontrol show``: members as ``Name=value``, a few on each line. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times, limits and lists of hosts as Slurm writes them. Pure."""
+"""Format times, limits and lists of hosts as Slurm does. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def moment(timestamp: str | None, unknown: str = "N/A") -> str:
 
 
 def hostlist(names: Iterable[str]) -> str:
-    """Return names as one expression: ``node-[0-2,7],other``; sorted, equal ones once."""
+    """Return names as one expression: ``node-[0-2,7],other``; sorted and without duplicates."""
     groups: dict[str, list[str]] = {}
     plain = []
     for name in sorted(set(names)):
@@ -55,7 +55,7 @@ def _group(prefix: str, numbers: Sequence[str]) -> str:
 
 
 def ranges(numbers: Sequence[str]) -> str:
-    """Return numbers in order as ranges: ``0-2,7``. Those with leading zeros keep them."""
+    """Return sorted numbers as ranges: ``0-2,7``. Leading zeros are kept."""
     runs: list[tuple[str, str]] = []
     for text in numbers:
         if runs and int(text) == int(runs[-1][1]) + 1 and _follows(runs[-1][1], text):
@@ -66,5 +66,5 @@ def ranges(numbers: Sequence[str]) -> str:
 
 
 def _follows(before: str, text: str) -> bool:
-    """Whether one range may hold both: 9 and 10 may, 09 and 10 too, 9 and 010 may not."""
+    """Whether two texts may be neighbours in a range: 9 and 10, or 09 and 10, but not 9 and 010."""
     return len(before) == len(text) or not (before.startswith("0") or text.startswith("0"))

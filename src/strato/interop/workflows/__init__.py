@@ -1,6 +1,6 @@
-"""Workflow engines that run their tasks as jobs of this system.
+"""Back ends for workflow engines, which run their tasks as Volcano Jobs.
 
-`taskjob` is pure: the job of a task, and what the state of that job says of the task. `jobrunner` creates, watches and
-deletes; engines wait in threads, so it has an event loop of its own. `miniwdl` is the engine's container back end, and
-the only module that imports an engine.
+`taskjob` is pure: it builds the job of a task, and derives the task's outcome from the job. `jobrunner` creates,
+watches and deletes jobs; it has its own event loop, since engines wait in threads. `miniwdl` is miniwdl's container
+back end, the only module that imports an engine.
 """

@@ -1,4 +1,4 @@
-"""Runs jobs for engines that wait in threads: one event loop in a thread of its own serves all of them."""
+"""Run jobs for engines that wait in threads; one event loop in a separate thread serves all of these."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from strato.interop.workflows.taskjob import TASK, Outcome, outcome, waiting_rea
 T = TypeVar("T")
 
 POLL_SECONDS: Final = 1.0
-"""Between two looks at a job."""
+"""Interval of reading a job's state."""
 
 _MOST_OUTAGE_POLLS: Final = 300
-"""Looks in a row without an answer of the API after which a task has failed."""
+"""Consecutive reads without an answer of the API after which a task fails."""
 
 
 class JobRunner:
-    """Creates jobs and waits for their ends.
+    """Creates jobs and waits until they have ended.
 
     Args:
-        connect: Opens the client; it is called in the loop's thread, once.
-        clock: Of that loop.
+        connect: Opens the client; called once, in the loop's thread.
+        clock: Clock of that loop.
     """
 
     def __init__(self, connect: Callable[[], Cluster], clock: Clock | None = None) -> None:
@@ -49,31 +49,31 @@ class JobRunner:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def start(self, body: dict[str, Any], on_waiting: Callable[[str], None]) -> Future[Outcome]:
-        """Create a job; the future holds how it ended, ``on_waiting`` gets reasons why its pod has not begun."""
+        """Create a job; the future gets its outcome, ``on_waiting`` the reasons why its pod has not started."""
         return asyncio.run_coroutine_threadsafe(run_job(self._cluster, self._clock, body, on_waiting), self._loop)
 
     def delete(self, name: str, namespace: str) -> None:
-        """Delete a job and its pods; one that is gone needs none of it."""
+        """Delete a job and its pods, if they exist."""
         self._wait(_delete(self._cluster, name, namespace))
 
     def close(self) -> None:
-        """End the loop and its thread; what is not awaited any more is cancelled."""
+        """End the loop and its thread; cancel tasks that are left."""
         self._wait(self._cluster.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
     def largest_node(self) -> tuple[int, int]:
-        """Return the most cpus and the most bytes of memory of a node; zeros where nodes may not be read."""
+        """Return the largest cpus and bytes of memory among the nodes; zeros if the user may not read nodes."""
         return self._wait(_largest_node(self._cluster))
 
 
 def connect_by_kubeconfig(path: str, context: str) -> Cluster:
-    """Open a client as other clients do: a named file, ``KUBECONFIG``, ``~/.kube/config``, the pod's account.
+    """Open a client by the usual order: a named file, ``KUBECONFIG``, ``~/.kube/config``, the pod's service account.
 
     Raises:
-        InvalidInput: What is wrong with the files.
-        UsageError: There is nothing to read.
+        InvalidInput: The files are invalid.
+        UsageError: None of these exists.
     """
     usual = Path("~/.kube/config").expanduser()
     named = path or os.environ.get("KUBECONFIG", "")
@@ -83,10 +83,10 @@ def connect_by_kubeconfig(path: str, context: str) -> Cluster:
 
 
 async def run_job(cluster: Cluster, clock: Clock, body: dict[str, Any], on_waiting: Callable[[str], None]) -> Outcome:
-    """Create a job and return how it ended; an API that does not answer for a while is waited for.
+    """Create a job and return its outcome; outages of the API are waited for.
 
     Raises:
-        ApiError: The job was refused, or the API has not answered for minutes.
+        ApiError: The API refused the job, or has not answered for minutes.
     """
     name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
     await cluster.create(catalog.VCJOB, body, namespace)

@@ -5,9 +5,9 @@
     [strato]
     queue = research
 
-miniwdl keeps what is its own: retries (``maxRetries``, ``preemptible``), the call cache, scatters and sub-workflows.
-The run directory must be where the pods see it: a claim that is mounted for miniwdl too (``claim``, ``claim_root``), or
-directories that are the same on all nodes, as on a laptop.
+miniwdl itself does retries (``maxRetries``, ``preemptible``), the call cache, scatters and sub-workflows. Pods must
+have access to the run directory: a claim that is mounted for miniwdl too (``claim``, ``claim_root``), or directories
+that are the same on all nodes, as on a laptop.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _OPTIONS: Final = {
     "kubeconfig": "",
     "context": "",
 }
-"""Of the section ``[strato]``."""
+"""Options of the section ``[strato]``, with their defaults."""
 
 
 class StratoContainer(TaskContainer):  # type: ignore[misc] # miniwdl publishes no types
@@ -92,12 +92,12 @@ class StratoContainer(TaskContainer):  # type: ignore[misc] # miniwdl publishes 
 
     @classmethod
     def detect_resource_limits(cls, cfg: Any, logger: logging.Logger) -> dict[str, int]:
-        """Return what the largest node has; no limit where nodes may not be read."""
+        """Return the largest node's resources; no limit if the user may not read nodes."""
         cpus, memory = cls._largest
         return {"cpu": cpus or _NO_LIMIT_CPUS, "mem_bytes": memory or _NO_LIMIT_BYTES}
 
     def process_runtime(self, logger: logging.Logger, runtime_eval: dict[str, Any]) -> None:
-        """Read the runtime section; ``queue`` and ``gpuCount`` are ours."""
+        """Read the runtime section, in which ``queue`` and ``gpuCount`` are specific to Strato."""
         super().process_runtime(logger, runtime_eval)
         if "inlineDockerfile" in self.runtime_values:
             raise WorkflowError("runtime.inlineDockerfile: images are not built here; build one and name it")
@@ -157,13 +157,13 @@ class StratoContainer(TaskContainer):  # type: ignore[misc] # miniwdl publishes 
         except StratoError as error:
             raise WorkflowError(f"job {name}: {one_line(error)}") from error
         finally:
-            if not future.done():  # it is not wanted any more
+            if not future.done():  # the task was aborted
                 future.cancel()
                 runner.delete(name, self._place.namespace)
             poll_stderr()
 
     def _write_command(self, command: str) -> None:
-        """Write the script; the environment is in it: command lines are limited, files of variables cannot quote."""
+        """Write the script, with the environment in it, as command lines are limited and env files cannot quote."""
         lines = [f"export {name}={shlex.quote(value)}\n" for name, value in self.runtime_values.get("env", {}).items()]
         with open(os.path.join(self.host_dir, "command"), "w", encoding="utf-8") as file:
             file.writelines([*lines, command])
@@ -189,7 +189,7 @@ class StratoContainer(TaskContainer):  # type: ignore[misc] # miniwdl publishes 
         )
 
     def _mounts(self) -> list[Mount]:
-        """Return what the pod sees; what is mounted within the working directory needs a place in it."""
+        """Return the pod's mounts; create a mount point for each one within the working directory."""
         inside = self.container_dir
         for path in (self.host_stdout_txt(), self.host_stderr_txt()):
             self.touch_mount_point(path)

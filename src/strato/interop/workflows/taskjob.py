@@ -1,7 +1,7 @@
-"""A task of a workflow as a job of one pod. Pure.
+"""Build the job, with one pod, of a workflow's task, and derive the task's outcome from it. Pure.
 
-An engine retries by itself and decides by exit codes, so a job is tried once and an evicted pod ends it: the engine is
-told that the task was interrupted, which is no fault of its command.
+An engine does retries itself and decides by exit codes, so a job is tried once, and an evicted pod ends it: the engine
+then gets the outcome "interrupted", which is no failure of the command.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TASK: Final = "task"
 """Name of the job's only task, and of its container."""
 ENGINE_LABEL: Final = "strato.dev/workflow-engine"
 RUN_ANNOTATION: Final = "strato.dev/workflow-task"
-"""On job and pod: what the engine calls the task."""
+"""Annotation of job and pod: the engine's name for the task."""
 PREEMPTABLE: Final = "volcano.sh/preemptable"
 
 _MOST_OF_NAME: Final = 40
@@ -29,7 +29,7 @@ _OUT_OF_MEMORY: Final = "OOMKilled"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
-    """A file or directory that the pod sees."""
+    """A file or directory mounted in the pod."""
 
     host_path: str
     container_path: str
@@ -38,19 +38,19 @@ class Mount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where jobs go and what all of them have."""
+    """Namespace, queue and settings common to all jobs."""
 
     namespace: str = "default"
     queue: str = ""
-    """Empty leaves it to the cluster."""
+    """Queue of the jobs; empty for the cluster's default."""
     priority_class: str = ""
     claim: str = ""
-    """Claim that holds the files; without one pods see the directories of the node."""
+    """Claim with the files; without one, pods mount directories of the node."""
     claim_root: str = "/"
     """Where that claim is mounted for the engine."""
     user: int | None = None
     group: int | None = None
-    """Whose processes the pods are; None leaves it to the image."""
+    """Group id of the pods' processes; None uses the image's."""
     gpu_resource: str = "nvidia.com/gpu"
     keep_seconds: int = 3600
     """How long jobs are kept after their end."""
@@ -62,9 +62,9 @@ class TaskRequest:
 
     engine: str
     run_id: str
-    """What the engine calls the task; any text."""
+    """The engine's name for the task; any text."""
     unique: str
-    """Makes the job's name unlike any other's; lower-case letters and digits."""
+    """Suffix that makes the job's name unique; lower-case letters and digits."""
     image: str
     command: Sequence[str]
     working_dir: str
@@ -76,20 +76,20 @@ class TaskRequest:
     privileged: bool = False
     mounts: Sequence[Mount] = field(default_factory=tuple)
     queue: str = ""
-    """Instead of the place's."""
+    """Queue of this job; empty for the place's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How an attempt ended."""
+    """The outcome of an attempt."""
 
     exit_code: int | None
-    """None when it was interrupted: the pod was evicted, or somebody deleted it."""
+    """None when it was interrupted: the pod was evicted or deleted."""
     message: str = ""
 
 
 def job_name(request: TaskRequest) -> str:
-    """Return a job's name: readable, valid, and no other's."""
+    """Return a readable, valid and unique name for a job."""
     plain = re.sub(r"[^a-z0-9]+", "-", request.run_id.lower()).strip("-")[:_MOST_OF_NAME].strip("-")
     return "-".join(part for part in (request.engine, plain, request.unique) if part)
 
@@ -189,9 +189,9 @@ def _below(path: str, root: str) -> str:
 
 
 def outcome(job: Job, pod: Pod | None) -> Outcome | None:
-    """Return how an attempt ended, None while it has not.
+    """Return the outcome of an attempt; None while it runs.
 
-    A job ends a little after its pod; the pod's exit code is the answer, once the job has ended too.
+    A job ends a little after its pod; the outcome is the pod's exit code once the job has ended too.
     """
     state = job.status.state
     if state.phase not in _ENDED:
@@ -209,7 +209,7 @@ def outcome(job: Job, pod: Pod | None) -> Outcome | None:
 
 
 def waiting_reason(pod: Pod | None) -> str:
-    """Return why a pod has not begun, as the scheduler or the node says it; empty when it has, or none says."""
+    """Return why a pod has not started, as reported by the scheduler or the node; empty if it has, or unknown."""
     if pod is None or pod.status.phase != "Pending":
         return ""
     waiting = next((one.state.waiting for one in pod.status.container_statuses if one.state.waiting), None)

@@ -113,7 +113,7 @@ class YarnCapacity(SharingPlugin[QueueUse, MakingRoom, Remembered]):
         return self._mirror
 
     def open(self, ssn: CycleContext) -> None:
-        """Read the configuration, and count who has what."""
+        """Read the configuration, and build the cycle's tree."""
         super().open(ssn)
         for held in self._reservations:
             self._mirror.reserve(held.task, held.row)
@@ -134,7 +134,7 @@ class YarnCapacity(SharingPlugin[QueueUse, MakingRoom, Remembered]):
     # -- limits --------------------------------------------------------------------------------------------------------
 
     def job_enqueueable(self, job: Job) -> int:
-        """Whether its queue lets a job in."""
+        """Whether the limits of its queue admit a job."""
         if job.queue is None:
             return ABSTAIN
         application = self._mirror.applications.get(job.key)
@@ -144,7 +144,7 @@ class YarnCapacity(SharingPlugin[QueueUse, MakingRoom, Remembered]):
         return REJECT if self._refused(job, self._limits.refusal(application)) else PERMIT
 
     def job_enqueued(self, job: Job) -> None:
-        """Count the job among those that were let in, and its user among those who want something."""
+        """Count the job as admitted, and its user as active."""
         self._mirror.let_in(job)
 
     def _refused(self, job: Job, refusal: Refusal | None) -> bool:
@@ -153,7 +153,7 @@ class YarnCapacity(SharingPlugin[QueueUse, MakingRoom, Remembered]):
         return refusal is not None
 
     def allocatable(self, queue: Queue, task: Task, count: int) -> int:
-        """Tasks that maxima up the tree and the user limit still hold; none of an application that waits."""
+        """Tasks that still fit into the maxima up the tree and the user limit; none of an application that waits."""
         job = task.job
         application = self._mirror.applications.get(job.key) if job is not None else None
         if application is None or job is None:
@@ -174,11 +174,11 @@ class YarnCapacity(SharingPlugin[QueueUse, MakingRoom, Remembered]):
         return self._mirror.partition_for(task, application.leaf) if application is not None else ""
 
     def facet(self, task: Task) -> Hashable:
-        """The partition that a task asks for, and where it may go by now."""
+        """The partition that a task requests, and the nodes that it may use by now."""
         return self._partition(task), super().facet(task)
 
     def filter_facet(self, task: Task, nodes: NodeTable, rows: Rows) -> Verdicts | None:
-        """Nodes of the partition that is asked for; without a label the shared ones too."""
+        """Nodes of the requested partition; for tasks without a label the shared ones too."""
         near = super().filter_facet(task, nodes, rows)
         if not self.args.node_label:
             return near
@@ -195,7 +195,7 @@ class YarnCapacity(SharingPlugin[QueueUse, MakingRoom, Remembered]):
         return (StaticScore(own * 100.0, 1000, normalise=False),)
 
     def filter_task(self, task: Task, nodes: NodeTable, rows: Rows) -> Verdicts | None:
-        """No nodes reserved for others; without a label only shared ones once the queue has its maximum of the rest."""
+        """No nodes reserved for others; without a label only shared ones once the queue is at its maximum elsewhere."""
         return both(self._reservations.verdicts(task, rows), self._only_shared(task, rows))
 
     def _only_shared(self, task: Task, rows: Rows) -> Verdicts | None:
@@ -227,7 +227,7 @@ class YarnCapacity(SharingPlugin[QueueUse, MakingRoom, Remembered]):
         return self._after if delay is not None and delay >= 0 else None
 
     def _after(self, waited: Waited) -> Allowed:
-        """Return where a pod may go: racks and all nodes are waited for at the same time."""
+        """Return where a pod may be placed after a wait; the waits for racks and for all nodes run in parallel."""
         configuration = self._mirror.configuration
         node, rack = configuration.node_locality_delay or 0, configuration.rack_locality_delay
         interval = int(self.args.properties.get(HEARTBEAT, HEARTBEAT_MS)) / 1000

@@ -125,7 +125,7 @@ class YarnFair(SharingPlugin[FairQueue, MakingRoom, Remembered]):
         return ()
 
     def off_points(self) -> frozenset[str]:
-        """Nodes are looked at only where pods wait for some, or reserve some."""
+        """Return the extension points on nodes as off, unless pods wait for preferred nodes or reserve nodes."""
         off = () if self.args.waits_for_places else ("facet", "filter_facet")
         return frozenset((*off, *(() if self.args.reservable_nodes else ("watches_pods", "filter_task"))))
 
@@ -174,7 +174,7 @@ class YarnFair(SharingPlugin[FairQueue, MakingRoom, Remembered]):
     # -- limits --------------------------------------------------------------------------------------------------------
 
     def job_enqueueable(self, job: Job) -> int:
-        """Whether limits on running applications let a job in."""
+        """Whether limits on running applications admit a job."""
         if job.queue is None:
             return ABSTAIN
         app = self._mirror.apps.get(job.key)
@@ -196,18 +196,18 @@ class YarnFair(SharingPlugin[FairQueue, MakingRoom, Remembered]):
         return PERMIT
 
     def job_enqueued(self, job: Job) -> None:
-        """Count the job among those that run; one that no plugin was asked about waits on, without pods placed."""
+        """Count the job as running, if limits allow; otherwise it waits on without placed pods."""
         app = self._mirror.apps.get(job.key)
         if app is not None and not self._mirror.limit_of(app):
             self._mirror.start(app)
 
     def overused(self, queue: Queue) -> bool:
-        """Whether the queue or one above it has its maximum exceeded."""
+        """Whether usage exceeds the maximum of the queue or of one above it."""
         leaf = self._mirror.leaf(queue)
         return leaf is None or leaf.over_maximum(self._mirror.state.zero) is not None
 
     def allocatable(self, queue: Queue, task: Task, count: int) -> int:
-        """Tasks that maxima up the tree still hold; none of an application that waits."""
+        """Tasks that still fit into the maxima up the tree; none of an application that waits."""
         leaf, job = self._mirror.leaf(queue), task.job
         app = self._mirror.apps.get(job.key) if job is not None else None
         if leaf is None or app is None or job is None:
@@ -305,7 +305,7 @@ class YarnFair(SharingPlugin[FairQueue, MakingRoom, Remembered]):
     # -- what changes, and what is left behind -------------------------------------------------------------------------
 
     def on_place(self, job: Job | None, tasks: Sequence[Task]) -> None:
-        """Count a job's pods again; from its first on it runs."""
+        """Recompute a job's usage; with its first placed pod the job counts as running."""
         super().on_place(job, tasks)
         app = self._mirror.apps.get(job.key) if job is not None else None
         if app is not None:
