@@ -49,10 +49,10 @@ class Fake:
     def event(self, regarding: Any, kind: str, reason: str, message: str) -> None:
         self.events.append((regarding.metadata.name, kind, reason, message))
 
-    def leaves(self, task: Any) -> None:
+    def eviction_begins(self, task: Any) -> None:
         self.left.append(task.name)
 
-    def stays(self, task: Any, conditions: list[Json]) -> None:
+    def eviction_refused(self, task: Any, conditions: list[Json]) -> None:
         self.stayed.append(conditions)
 
 
