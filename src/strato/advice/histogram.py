@@ -1,8 +1,8 @@
 """Histograms of weighted samples, optionally with weights that decay with age.
 
-The buckets of a `Layout` are fixed; bucket b holds values from ``start(b)`` up to ``start(b + 1)``, the first also what
-is below it and the last also what is above. Weights below the layout's epsilon count as nothing. A percentile is the
-*end* of the bucket that reaches it, so that it is never below the values of that bucket; the last bucket has no end.
+The buckets of a `Layout` are fixed; bucket b holds values from ``start(b)`` up to ``start(b + 1)``, the first also all
+lower ones, and the last all higher ones. Weights below the layout's epsilon count as 0. A percentile is the *end* of
+the bucket that reaches it, so that it is never below the values of that bucket; the last bucket has no end.
 
 Source: vertical pod autoscaler, recommender/util (spec utilisation 6.1).
 """

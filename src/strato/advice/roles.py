@@ -127,7 +127,7 @@ def template_of(name: str) -> str:
 
 
 def advise(key: RoleKey, replicas: Iterable[ReplicaUse], policy: str, containers: int, now: float) -> RoleAdvice:
-    """Return what a container of a role shall request.
+    """Return the recommended requests of a container of a role.
 
     Args:
         key: Identifies the role and container.

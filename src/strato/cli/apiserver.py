@@ -136,7 +136,8 @@ async def open_api(
         storage: How the journal is encrypted and backed up.
         audit: Audit policy and log file.
         off: Kinds of training jobs that the server does not serve.
-        opening: Serves what is read of the journal while the rest is being read; the caller opens it.
+        opening: Serves the objects of the journal that have been read already, while the others are read; the caller
+            opens it.
 
     Raises:
         UsageError: The address is taken, or files in the home cannot be used.

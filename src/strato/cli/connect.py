@@ -36,7 +36,7 @@ def with_cluster(ctx: click.Context, work: Callable[[HttpCluster], Awaitable[T]]
 
     Raises:
         NoCluster: No cluster is named and none runs.
-        ApiError: What the server answered.
+        ApiError: The server answered with an error.
     """
     import asyncio  # imported late: `strato up` imports this module and should start fast
 

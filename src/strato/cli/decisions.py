@@ -12,7 +12,7 @@ from strato.cli.output import fitted_table
 
 
 def decisions_text(decided: Json) -> str:
-    """Return the cycles as text, each with what it decided; what did not happen is not mentioned."""
+    """Return the decisions of each cycle as text; kinds of decisions that a cycle did not make are left out."""
     parts = []
     for number, cycle in enumerate(decided["cycles"], 1):
         parts.append(f"Cycle {number}: {_summary(cycle)}")

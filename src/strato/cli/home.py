@@ -57,7 +57,7 @@ class Home:
         return cls(Path(base) / "strato")
 
     def command(self, verb: str) -> str:
-        """Return what to type for a verb such as ``down``, about this directory."""
+        """Return the command line of a verb such as ``down`` for this directory."""
         if self == Home.locate(None):
             return f"strato {verb}"
         return f"strato --home {shlex.quote(str(self.path))} {verb}"

@@ -40,7 +40,7 @@ class Moment:
 
     now: float
     summary: Any = None
-    """What `Listing.summarize` made of the other objects."""
+    """The result of `Listing.summarize` for the other objects."""
 
     def age(self, item: Json) -> Ticking:
         """Return how long ago an object was created."""
@@ -113,7 +113,7 @@ def show_list(
         namespace_column: Whether a list of all namespaces has that column.
 
     Raises:
-        ApiError: What the server answered.
+        ApiError: The server answered with an error.
     """
     kind = listing.kind
     many = kind.namespaced and not namespace and namespace_column
@@ -189,7 +189,7 @@ def _steady(row: Sequence[object]) -> list[object]:
 
 
 class _Feed:
-    """Prints what is new since it was last called."""
+    """Prints the objects that have changed since the last call."""
 
     def __init__(self, listing: Listing, output: str, namespace: str, *, with_namespace: bool) -> None:
         self._listing, self._output, self._namespace = listing, output, namespace

@@ -53,7 +53,7 @@ class Endpoint:
     address: str
     """``host:port``; an empty host is every address of this machine, as Go's servers have it."""
     metrics: Registry | None
-    """What ``/metrics`` renders; None serves health alone."""
+    """Registry that ``/metrics`` renders; None serves only health."""
     tls: TlsFiles | None = None
 
 

@@ -1,4 +1,4 @@
-"""Run components side by side until a signal or a failure: what every serving command shares."""
+"""Run components side by side until a signal or a failure; shared by all serving commands."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ class ReleaseTask:
     target: str
     """``used`` or ``request``: which amount of an evicted pod counts as released."""
     need: Mapping[str, int]
-    """By resource."""
+    """Amounts to release by resource."""
     order: Sequence[str]
     """Names of pods."""
 

@@ -194,7 +194,7 @@ def _definitions(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def _off(facts: ClusterFacts) -> Finding:
-    """Name the kinds that are off, as a sound finding: whoever installed chose to leave them out."""
+    """Name the kinds that are off, as a sound finding, since the installation chose to leave them out."""
     if facts.is_embedded:
         how = f"strato down; strato up --training-kinds={trainingkinds.ALL}"
     else:
@@ -204,7 +204,7 @@ def _off(facts: ClusterFacts) -> Finding:
 
 
 def judge_definition(name: str, found: Json, wanted: Json) -> Finding | None:
-    """Return what is wrong with one definition as a server has it, None when nothing is."""
+    """Return the finding about a definition as the server has it; None if it is in order."""
     check, todo = "definitions", "strato install --only crds"
     if found.get("metadata", {}).get("deletionTimestamp"):
         what = f"{name} is being deleted, with all its objects"
@@ -279,7 +279,7 @@ def _webhooks(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def judge_webhook(hook: WebhookFacts, now: float) -> Finding | None:
-    """Return what is wrong with one webhook configuration, None when nothing is."""
+    """Return the finding about a webhook configuration; None if it is in order."""
     check, todo = "webhooks", "kubectl -n volcano-system rollout restart deployment volcano-admission"
     effect = "what it judges cannot be written" if hook.blocks else "nothing is judged by it"
     if not hook.has_bundle:

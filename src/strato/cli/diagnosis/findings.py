@@ -1,4 +1,4 @@
-"""One thing that was looked at, and what to type when it is wrong."""
+"""The result of one check, and the command that mends what is wrong."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     check: str
     """Short, stable name of the check, for scripts to compare."""
     what: str
-    """What was found."""
+    """The result in words."""
     status: Status = Status.OK
     todo: str = ""
-    """What to type, or to do; empty when there is nothing to do."""
+    """The command to type, or another remedy; empty if none is needed."""
 
 
 def warning(check: str, what: str, todo: str) -> Finding:

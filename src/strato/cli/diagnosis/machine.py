@@ -1,4 +1,4 @@
-"""Judge whether this machine can be a cluster: what `strato up` needs and what pods get."""
+"""Judge whether this machine can run a cluster: the needs of `strato up`, and the isolation and resources of pods."""
 
 from __future__ import annotations
 

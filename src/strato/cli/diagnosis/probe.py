@@ -96,7 +96,7 @@ def kubectl_version() -> str:
 
 
 def listener(port: int) -> Listener | None:
-    """Return who listens on a TCP port of this machine, None when nobody does."""
+    """Return the process that listens on a TCP port of this machine; None if there is none."""
     inodes = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(OSError), open(table) as file:

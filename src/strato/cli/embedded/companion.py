@@ -55,7 +55,7 @@ class Companion:
     """The server's handle of the companion process, which creating it starts.
 
     Args:
-        options: What that process starts.
+        options: Options of the components that the process starts.
         lock: Descriptor of the home's lock, which that process inherits: the lock is free when both are gone.
     """
 

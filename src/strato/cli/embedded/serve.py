@@ -43,7 +43,7 @@ async def serve(
     """Serve until a signal, with the components in this process or in the companion.
 
     Args:
-        options: What to run.
+        options: The cluster's options.
         companion: The process of the components; None runs them here.
         lock: The home's lock; when the cluster stops that is noted in its file.
         interruption: Holds the signal that ended the cluster, if one did.

@@ -18,7 +18,7 @@ def run_embedded(options: EmbeddedOptions, lock: HomeLock, interruption: Interru
     """Serve until a signal, then end the pods too. After a failure or crash the pods' containers run on.
 
     Args:
-        options: What to run.
+        options: The cluster's options.
         lock: The home's lock, which the companion inherits; it frees when both have exited.
         interruption: Has noted signals since the command began.
         background: Whether the process that started this one tells the user how the start went.

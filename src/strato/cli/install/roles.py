@@ -20,7 +20,7 @@ def _rule(verbs: Sequence[str], group: str, *resources: str, names: Sequence[str
 
 
 def scheduler_rules() -> list[Json]:
-    """Reads what decisions rest on; writes bindings, conditions and claims; evicts pods."""
+    """Reads the objects that decisions depend on; writes bindings, conditions and claims; evicts pods."""
     from strato.scheduler.cache.kinds import KINDS
 
     reads: dict[str, list[str]] = {}
@@ -49,7 +49,7 @@ def controller_rules() -> list[Json]:
     return [
         _rule((*_READ, "create", "patch", "update", "delete"), "batch.volcano.sh", "jobs", "cronjobs"),
         _rule(("patch", "update"), "batch.volcano.sh", "jobs/status", "cronjobs/status"),
-        # blockOwnerDeletion of what jobs own, where a cluster checks it
+        # clusters may require this for blockOwnerDeletion in owner references
         _rule(("update",), "batch.volcano.sh", "jobs/finalizers", "cronjobs/finalizers"),
         _rule((*_READ, "create", "delete"), "bus.volcano.sh", "commands"),  # by which controllers end jobs
         _rule(_READ, "config.volcano.sh", "colocationconfigurations"),
@@ -146,36 +146,36 @@ def webhook_rules(names: Sequence[str]) -> list[Json]:
         _rule(("list",), "autoscaling.k8s.io", "verticalpodautoscalers"),
         _rule(("get",), _TRAINER, "trainingruntimes", "clustertrainingruntimes"),
         _rule(("list",), "", "limitranges"),
-        # who submitted the owners of what is changed, where queues have access lists
+        # reads the submitters of changed objects' owners, for access lists of queues
         *(_rule(("get",), group, *sorted(set(plurals))) for group, plurals in sorted(submitted.items())),
         _rule(("get", "patch"), "admissionregistration.k8s.io", *kinds, names=names),
     ]
 
 
 def lease_rules() -> list[Json]:
-    """Return what leader election needs in the namespace of the lease."""
+    """Return the rules that leader election needs in the namespace of the lease."""
     return [_rule(("get", "create", "update"), "coordination.k8s.io", "leases")]
 
 
 def findings_rules() -> list[Json]:
-    """Return what publishing the configuration, a shadow's findings and predicted starts needs in our own namespace."""
+    """Return the rules for publishing configuration, a shadow's findings and predicted starts in Strato's namespace."""
     return [_rule((*_READ, "create", "patch"), "", "configmaps")]
 
 
 def controller_config_rules() -> list[Json]:
-    """Return what the HyperNode and sharding controllers read in our own namespace."""
+    """Return the rules for the HyperNode and sharding controllers' configuration in Strato's namespace."""
     return [_rule(_READ, "", "configmaps")]
 
 
 def agent_config_rules() -> list[Json]:
-    """Return what the agents need of their configurations: Volcano's is made where it is missing, and completed."""
+    """Return the rules for the agents' ConfigMaps; agents create Volcano's if it is missing, and complete it."""
     from strato.agent.volcano.config import CONFIGMAP
 
     return [_rule((*_READ, "create"), "", "configmaps"), _rule(("patch",), "", "configmaps", names=[CONFIGMAP])]
 
 
 def webhook_secret_rules(secret: str) -> list[Json]:
-    """Return what keeping the certificates needs in our own namespace; a name cannot bound what is created."""
+    """Return the rules for the certificates' Secret in Strato's namespace; RBAC cannot limit ``create`` to a name."""
     return [_rule(("get", "update"), "", "secrets", names=[secret]), _rule(("create",), "", "secrets")]
 
 

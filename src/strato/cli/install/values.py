@@ -1,6 +1,6 @@
 """The values of an installation: Volcano's chart's names where they mean the same, in one tree with their defaults.
 
-Manifests ask `Values` for what they need. For ``strato install`` that is the value itself; for the Helm chart it is a
+Manifests get their values from `Values`. For ``strato install`` that is the value itself; for the Helm chart it is a
 mark that `strato.cli.install.chart` turns into a template, so that there is one source of both.
 """
 

@@ -237,7 +237,7 @@ def tree(ctx: click.Context, namespace: str, name: str, watching: bool) -> None:
 
 
 def _parts_of(namespace: str, name: str) -> list[Source]:
-    """Return what changes while a job runs."""
+    """Return the sources of objects that change while a job runs."""
     return [
         Source(catalog.VCJOB, namespace, field_selector=f"metadata.name={name}"),
         Source(catalog.PODGROUP, namespace),

@@ -114,7 +114,7 @@ def run(
 
 
 def request_of(namespace: str, flags: Mapping[str, Any]) -> JobRequest:
-    """Return what the flags ask for.
+    """Return the job request that the flags describe.
 
     Raises:
         UsageError: Listing everything that is wrong with them.

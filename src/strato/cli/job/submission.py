@@ -30,7 +30,7 @@ class Submission:
     script: Json | None = None
 
     def print(self, output: str | None) -> None:
-        """Print what would be created."""
+        """Print the objects that would be created."""
         if output == "name":
             print_objects(catalog.VCJOB, [self.job], "name")
             return
@@ -58,12 +58,12 @@ async def submit(
         submission: The job and its ConfigMap.
         dry_run: With ``server`` the request is a dry run, and nothing is returned.
         output: ``json``, ``yaml`` or ``name`` prints the job, instead of the text.
-        text: What to print; None prints nothing.
-        show: Whether what the server would create is printed.
+        text: The message; None prints nothing.
+        show: Whether to print the job as the server would create it.
 
     Raises:
         VerbFailed: A job to wait for does not exist.
-        ApiError: What the server answered.
+        ApiError: The server answered with an error.
     """
     job, namespace = submission.job, submission.namespace
     if job["metadata"].get("annotations", {}).get(AFTER):

@@ -20,7 +20,7 @@ Usage = Mapping[str, tuple[int, int]]
 
 
 async def read_usage(cluster: Cluster, namespace: str, job: str) -> Usage | None:
-    """Ask metrics.k8s.io what the pods of a job use; None where it is not measured."""
+    """Read the usage of a job's pods from metrics.k8s.io; None if the cluster does not measure it."""
     path = f"/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods"
     try:
         body = json.loads(await cluster.raw("GET", path, query={"labelSelector": f"volcano.sh/job-name={job}"}))

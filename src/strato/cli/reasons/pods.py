@@ -186,7 +186,7 @@ def _not_started(pod: Json, status: Json, events: Iterable[Json]) -> StateReason
 
 
 def hint_of(message: str) -> str:
-    """Return what to do about a message that names a missing object."""
+    """Return the hint for a message that names a missing object."""
     found = _MISSING.search(message)
     return f"create the {_KIND_OF[found[1].lower()]} {found[2]} in its namespace, or correct the name" if found else ""
 

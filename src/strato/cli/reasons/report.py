@@ -37,7 +37,7 @@ class Report:
         summary: The sentence with the reason.
         pods: The reason of each pod that failed, cannot start or waits, by the pod's name.
         notes: Further sentences.
-        hints: What to type or to change next.
+        hints: Commands to type or changes to make next.
         waits: Whether the object waits to be scheduled, so that the scheduler's engine can explain more.
         stuck: Whether ``summary`` is about pods that have been scheduled and cannot start, while others wait to be.
     """

@@ -46,7 +46,7 @@ class ControllerFlags:
     sharding_configmap_namespace: str
     """Empty is the namespace of the leases."""
     history_file: str
-    """Where runs of jobs and what they use are recorded; empty is nowhere."""
+    """Database in which runs of jobs and their usage are recorded; empty records none."""
     flow_probe_image: str
     mail: MailOptions
     training: TrainingOptions

@@ -107,7 +107,7 @@ def run_and_write(
     """Run an experiment and write its results; exit 130 after an interruption, 1 where a run failed.
 
     Args:
-        experiment: What to run.
+        experiment: The experiment to run.
         outputs: Where results go.
         show: Called with the progress.
         run: Runs the experiment elsewhere than in processes of this machine (Dask).

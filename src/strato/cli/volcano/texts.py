@@ -1,4 +1,4 @@
-"""How Go prints what Volcano's programs print: padded columns, times, lists, JSON and YAML."""
+"""Format output of Volcano's programs as Go does: padded columns, times, lists, JSON and YAML."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ class Books:
             self.count(book, holder, resources)
 
     def update_agent(self, agent: AgentId, spec: AgentSpec) -> None:
-        """Replace what is known of an agent."""
+        """Replace an agent's spec."""
         book = self.agents[agent]
         old = book.spec
         book.replace_spec(spec)

@@ -46,9 +46,9 @@ class QuotaSums:
 
     def __init__(self) -> None:
         self.quotas: dict[str, Quota] = {}
-        """By top-level role; roles without guarantees and limits are not in it."""
+        """Quotas by top-level role, without roles that have neither guarantees nor limits."""
         self.free: dict[str, int] = {}
-        """Thousandths of unreserved, non-revocable scalars that nobody holds; below zero when agents have shrunk."""
+        """Thousandths of unreserved, non-revocable scalars that no role holds; below zero when agents have shrunk."""
         self._consumed: dict[str, dict[str, int]] = {}
 
     def set(self, role: str, quota: Quota) -> None:
@@ -59,7 +59,7 @@ class QuotaSums:
             self.quotas.pop(role, None)
 
     def consumed(self, role: str) -> Quantities:
-        """Return what a top-level role consumes."""
+        """Return the consumption of a top-level role."""
         return self._consumed.get(role, _NONE)
 
     def count_total(self, resources: Resources, sign: int) -> None:

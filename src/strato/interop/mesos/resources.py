@@ -59,7 +59,7 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What must be equal for two amounts to be one resource."""
+    """The properties that must be equal for two amounts to be of one resource."""
 
     name: str
     type: ValueType = ValueType.SCALAR
@@ -120,7 +120,7 @@ class Resources:
 
     @classmethod
     def of(cls, items: Iterable[tuple[Kind, Amount]]) -> Resources:
-        """Join amounts of equal kinds, in any order, and leave out what is empty."""
+        """Join amounts of equal kinds, in any order, and drop empty amounts."""
         joined: dict[Kind, Amount] = {}
         for kind, amount in items:
             _add(joined, *_in_whole(kind, amount))

@@ -19,7 +19,7 @@ def path_of(queue: Queue) -> str:
 
 
 def user_of(job: Job, key: str) -> str:
-    """Return a job's user: its namespace, or what the label or annotation ``key`` of its PodGroup says."""
+    """Return a job's user: its namespace, or the value of the label or annotation ``key`` of its PodGroup."""
     if key and job.group is not None:
         meta = job.group.metadata
         return meta.label(key) or meta.annotation(key) or job.namespace

@@ -253,7 +253,7 @@ class SharingPlugin(Plugin, ABC, Generic[Leaf, RoomT, KeptT]):
             return (), REJECT
         return room.victims(owed.job, candidates, within=within), PERMIT
 
-    # -- what changes, and what is left behind -------------------------------------------------------------------------
+    # -- updates, and the end of a cycle -------------------------------------------------------------------------------
 
     def on_place(self, job: Job | None, tasks: Sequence[Task]) -> None:
         """Count a job's pods again."""

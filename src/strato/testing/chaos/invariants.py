@@ -53,7 +53,7 @@ def thousandths(amount: Any) -> int:
 
 
 def requests_of(pod: Json) -> dict[str, int]:
-    """Return what a pod requests, in thousandths."""
+    """Return the requests of a pod, in thousandths."""
     total = dict.fromkeys(_RESOURCES, 0)
     for container in pod["spec"]["containers"]:
         for name, amount in (container.get("resources", {}).get("requests") or {}).items():

@@ -88,7 +88,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the cluster consists of."""
+    """The components and nodes of the cluster."""
 
     is_embedded: bool = False
     """Whether controllers, scheduler and nodes share a process that dies with the server, as under ``strato up``;

@@ -53,7 +53,7 @@ class QueueAssignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdealRules:
-    """What differs between the passes that compute ideal assignments."""
+    """Rules that differ between the passes that compute ideal assignments."""
 
     counts_reserved: bool = False
     """Whether pending requests with reserved nodes count; if so, the amount to preempt is not dampened."""

@@ -27,7 +27,7 @@ class Subject(StrEnum):
 
 
 class Fallback(StrEnum):
-    """What happens when a rule's queue cannot be used."""
+    """Action when a rule's queue cannot be used."""
 
     SKIP = "skip"
     REJECT = "reject"

@@ -15,7 +15,7 @@ DEFAULT_PARTITION = ""
 
 
 class IntraQueueOrder(StrEnum):
-    """Whose demand comes first within a queue."""
+    """Order in which applications' demand is served within a queue."""
 
     USER_LIMIT_FIRST = "userlimit_first"
     PRIORITY_FIRST = "priority_first"

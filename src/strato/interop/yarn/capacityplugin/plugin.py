@@ -262,7 +262,7 @@ class YarnCapacity(SharingPlugin[QueueUse, MakingRoom, Remembered]):
             self._mirror, self._kept, self._ssn.now, self._is_master, self.args.shared, self._reservations
         )
 
-    # -- what is left behind -------------------------------------------------------------------------------------------
+    # -- the end of a cycle --------------------------------------------------------------------------------------------
 
     def _facts(self, leaf: QueueUse) -> QueueFacts:
         used = self._mirror.used_capacity(leaf)

@@ -42,7 +42,7 @@ _RESERVATION = ("reservation-agent", "reservation-planner", "reservation-policy"
 
 
 def read(root: Element, types: ResourceTypes, file: str = "", *, check_rules: bool = True) -> Allocations:
-    """Return what an allocation file says.
+    """Return the content of an allocation file.
 
     Args:
         root: Its root element.

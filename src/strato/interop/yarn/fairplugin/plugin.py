@@ -302,7 +302,7 @@ class YarnFair(SharingPlugin[FairQueue, MakingRoom, Remembered]):
             return None
         return MakingRoom(self._mirror, self._kept, self._ssn.now, self._reservations)
 
-    # -- what changes, and what is left behind -------------------------------------------------------------------------
+    # -- updates, and the end of a cycle -------------------------------------------------------------------------------
 
     def on_place(self, job: Job | None, tasks: Sequence[Task]) -> None:
         """Recompute a job's usage; with its first placed pod the job counts as running."""
