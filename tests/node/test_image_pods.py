@@ -267,3 +267,25 @@ def test_links_in_an_image_of_a_python_environment_lead_to_files_in_it(tmp_path:
     assert any("/ld-linux" in name for name in names)
     to = {link: os.path.normpath(os.path.join(os.path.dirname(link), os.readlink(link))) for link in links}
     assert {link: target for link, target in to.items() if target not in names} == {}
+
+
+def test_a_library_that_is_found_by_detours_is_in_an_image_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As TensorFlow's, of 788 MB, which its modules find by as many paths as there are folders of them."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "env")], check=True)
+    library = tmp_path / "libs" / "liblarge.so"
+    for folder in ("libs/a", "libs/b/c", "elsewhere/deep"):
+        (tmp_path / folder).mkdir(parents=True)
+    library.touch()
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere" / "deep")
+    (tmp_path / "elsewhere" / "liblarge.so").touch()
+    detours = ["libs/a/../liblarge.so", "libs/b/c/../../liblarge.so", "libs/liblarge.so", "link/../liblarge.so"]
+    lines = "".join(f"\\tliblarge.so => {tmp_path}/{detour} (0x00007f0000000000)\\n" for detour in detours)
+    program = tmp_path / "bin" / "ldd"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\nprintf '{lines}'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    found = [name for _, name in python_environment(str(tmp_path / "env")).files if name.endswith("liblarge.so")]
+    assert found == [str(library), str(tmp_path / "elsewhere" / "liblarge.so")]

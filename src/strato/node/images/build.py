@@ -215,8 +215,16 @@ def _libraries(binaries: Sequence[str], directory: str) -> list[str]:
     found: dict[str, None] = {}
     for start in range(0, len(binaries), _LIBRARIES_AT_ONCE):
         part = binaries[start : start + _LIBRARIES_AT_ONCE]
-        found |= dict.fromkeys(_LIBRARY.findall(_output(["ldd", *part], directory, may_fail=True)))
+        named = _LIBRARY.findall(_output(["ldd", *part], directory, may_fail=True))
+        found |= dict.fromkeys(map(_direct, named))
     return list(found)
+
+
+def _direct(path: str) -> str:
+    """Return a path without the detours (``a/b/../c.so``) of a library that finds others beside itself."""
+    direct = os.path.normpath(path)
+    is_same = os.path.exists(direct) and os.path.samefile(direct, path)
+    return direct if is_same else os.path.realpath(path)  # a folder on the way is a link
 
 
 def _links(path: str) -> Iterator[str]:
