@@ -17,7 +17,7 @@ from strato.errors import UsageError, one_line
 
 if TYPE_CHECKING:
     from strato.interop.mesos.cluster.run import MesosSettings
-    from strato.interop.mesos.door.certificate import CertificateFiles
+    from strato.interop.mesos.endpoints.certificate import CertificateFiles
     from strato.interop.mesos.master.state import MasterOptions
 
 PORT = 5050
@@ -112,7 +112,7 @@ class MesosOptions(msgspec.Struct, frozen=True, kw_only=True):
         if any(files) and not all(files):
             raise UsageError(f"{prefix}tls-cert-file and {prefix}tls-private-key-file go together: give both or none")
         if all(files):
-            from strato.interop.mesos.door.certificate import CertificateFiles
+            from strato.interop.mesos.endpoints.certificate import CertificateFiles
 
             try:
                 CertificateFiles(Path(files[0]), Path(files[1])).context()
@@ -124,7 +124,7 @@ class MesosOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     def _certificate(self, advertise: str) -> CertificateFiles | None:
         """Return the files of the port's certificate, issued by Strato's own authority unless the user names some."""
-        from strato.interop.mesos.door.certificate import CertificateFiles
+        from strato.interop.mesos.endpoints.certificate import CertificateFiles
 
         if self.tls_cert_file:
             return CertificateFiles(Path(self.tls_cert_file), Path(self.tls_private_key_file))

@@ -11,9 +11,9 @@ from typing import Any
 from strato.api.meta import Json
 from strato.api.wire import Request, Response
 from strato.interop.mesos.allocator import Allocator, AllocatorOptions
-from strato.interop.mesos.door.files import FileStatus
-from strato.interop.mesos.door.service import Door
-from strato.interop.mesos.door.serving import Serving
+from strato.interop.mesos.endpoints.files import FileStatus
+from strato.interop.mesos.endpoints.service import MasterEndpoints
+from strato.interop.mesos.endpoints.serving import Serving
 from strato.interop.mesos.master.agents import Observed, UnitFacts
 from strato.interop.mesos.master.core import Master
 from strato.interop.mesos.master.effects import Kill, Launch
@@ -98,9 +98,9 @@ class World:
         self.master = Master(
             identity, MasterOptions(**options), allocator, lambda: uuid.UUID(int=rng.getrandbits(128), version=4)
         )
-        self.door = Door({})
-        self.door.leads = True
-        self.door.serving = Serving(self.master, lambda: self.now, self.flush, self.files, lambda: None)
+        self.endpoints = MasterEndpoints({})
+        self.endpoints.leads = True
+        self.endpoints.serving = Serving(self.master, lambda: self.now, self.flush, self.files, lambda: None)
 
     @property
     def state(self) -> Any:
@@ -171,13 +171,13 @@ class World:
         self.run()
 
     async def post(self, body: Json | bytes, path: str = "/api/v1/scheduler", **headers: str) -> Response:
-        """Send a request to the door."""
+        """Send a request to the master's endpoints."""
         import msgspec
 
         given = {"content-type": JSON, "accept": JSON, **{k.replace("_", "-"): v for k, v in headers.items()}}
         data = body if isinstance(body, bytes) else msgspec.json.encode(body)
         kept = {name: value for name, value in given.items() if value}
-        return await self.door.handle(Request("POST", path, headers=kept, body=data))
+        return await self.endpoints.handle(Request("POST", path, headers=kept, body=data))
 
 
 def task(name: str = "t", agent: str = "S0", resources: Any = None, **fields: Any) -> Json:

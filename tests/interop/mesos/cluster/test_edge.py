@@ -46,7 +46,7 @@ class Front:
         call = {"type": kind, kind.lower(): body, **({"framework_id": self.id} if self.id else {})}
         headers = {"content-type": JSON, **({"mesos-stream-id": self.stream_id} if kind != "SUBSCRIBE" else {})}
         request = Request("POST", "/api/v1/scheduler", headers=headers, body=msgspec.json.encode(call))
-        response = await self.master._door.handle(request)
+        response = await self.master._endpoints.handle(request)
         if response.stream is not None:
             self.stream, self.stream_id = response.stream, response.headers["Mesos-Stream-Id"]
         return response.status

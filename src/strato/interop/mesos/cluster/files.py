@@ -16,7 +16,7 @@ from strato.api import catalog
 from strato.client.cluster import Cluster
 from strato.errors import ApiError
 from strato.interop.mesos.cluster.volumes import Claims
-from strato.interop.mesos.door.files import FileStatus
+from strato.interop.mesos.endpoints.files import FileStatus
 from strato.interop.mesos.master.sandboxes import Folder, LogPlace, Place, VolumePlace
 from strato.node import beneath
 

@@ -23,9 +23,9 @@ from strato.interop.mesos.books import Order
 from strato.interop.mesos.cluster.edge import Edge
 from strato.interop.mesos.cluster.nodes import Dimensions
 from strato.interop.mesos.cluster.pods import PodSettings
-from strato.interop.mesos.door.certificate import CertificateFiles, FollowedCertificate
-from strato.interop.mesos.door.service import Door
-from strato.interop.mesos.door.serving import Serving
+from strato.interop.mesos.endpoints.certificate import CertificateFiles, FollowedCertificate
+from strato.interop.mesos.endpoints.service import MasterEndpoints
+from strato.interop.mesos.endpoints.serving import Serving
 from strato.interop.mesos.master.core import Master
 from strato.interop.mesos.master.state import MasterIdentity, MasterOptions
 from strato.interop.mesos.resourcetext import parse
@@ -86,7 +86,7 @@ class MesosMaster:
     ) -> None:
         self._cluster, self._informers, self._clock, self._random = cluster, informers, clock, random
         self._settings, self._options, self._lease = settings, options, lease
-        self._door = Door(settings.credentials)
+        self._endpoints = MasterEndpoints(settings.credentials)
         self._elector: LeaderElector | None = None
         self.port = settings.port
         """The bound port, after `run` has started also if the settings have 0."""
@@ -105,7 +105,7 @@ class MesosMaster:
         await ensure_namespace(self._cluster, self._clock, settings.namespace, _RETRY_SECONDS)
         shown = None if settings.tls is None else FollowedCertificate(settings.tls, self._clock)
         context = None if shown is None else shown.context
-        service = PlainService(self._door.handle)
+        service = PlainService(self._endpoints.handle)
         server = await serve(service, settings.host, settings.port, tls=context, clock=self._clock)
         self.port = server.port
         _log.info("Mesos master: %s://%s:%d", settings.scheme, settings.advertise, self.port)
@@ -126,7 +126,7 @@ class MesosMaster:
             self._cluster, self._clock, self._random, name=f"{self._settings.name}-master",
             namespace=self._settings.namespace, identity=identity, timing=timing,
         )  # fmt: skip
-        self._door.find_leader = lambda: elector.leader.rpartition("_")[0]
+        self._endpoints.find_leader = lambda: elector.leader.rpartition("_")[0]
         self.serves.set()
         await elector.run(self._lead)
 
@@ -136,7 +136,7 @@ class MesosMaster:
     async def _lead(self) -> None:
         """Run the master until cancelled."""
         settings, options = self._settings, self._options
-        self._door.leads = True
+        self._endpoints.leads = True
         identity = MasterIdentity(
             id=str(self._uuid()),
             hostname=settings.advertise,
@@ -158,15 +158,15 @@ class MesosMaster:
         )
         edge = Edge(self._cluster, self._informers, self._clock, master, pods)
         if self._lease is None:
-            self._door.find_leader = lambda: f"{settings.advertise}:{self.port}"
+            self._endpoints.find_leader = lambda: f"{settings.advertise}:{self.port}"
         try:
             await edge.recover()
-            self._door.serving = Serving(master, self._clock.now, edge.flush, edge.files, edge.wake.set)
+            self._endpoints.serving = Serving(master, self._clock.now, edge.flush, edge.files, edge.wake.set)
             self.serves.set()
             _log.info("Mesos master leads: id=%s agents=%d", identity.id, len(master.state.agents))
             await edge.run()
         finally:
-            self._door.serving, self._door.leads = None, False
+            self._endpoints.serving, self._endpoints.leads = None, False
             if self._elector is None or self._elector.is_leader:  # else the next leader owns the annotations
                 with contextlib.suppress(TimeoutError, ApiError):
                     async with asyncio.timeout(_RELEASE_SECONDS):

@@ -13,7 +13,7 @@ from strato.api.wire import Request, Response
 from strato.clock import SystemClock
 from strato.http.listen import serve
 from strato.http.plain import PlainService
-from strato.interop.mesos.door.service import Door
+from strato.interop.mesos.endpoints.service import MasterEndpoints
 from strato.interop.mesos.wire import JSON, PROTOBUF, message
 from strato.testing.mesosframework import FrameworkClient
 from tests.interop.mesos.worlds import World, read_events
@@ -23,7 +23,7 @@ SUBSCRIBE: dict[str, Any] = {"type": "SUBSCRIBE", "subscribe": {"framework_info"
 
 def _ask(world: World, method: str, path: str, body: bytes = b"", **headers: str) -> Response:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return asyncio.run(world.door.handle(Request(method, path, headers=named, body=body)))
+    return asyncio.run(world.endpoints.handle(Request(method, path, headers=named, body=body)))
 
 
 @pytest.mark.parametrize(
@@ -93,14 +93,14 @@ def test_a_refusal_is_an_error_and_the_end_comes_a_second_later() -> None:
 
 
 def test_who_does_not_lead_says_who_does() -> None:
-    door = Door({})
-    assert asyncio.run(door.handle(Request("GET", "/state"))).status == 503
-    door.find_leader = lambda: "other:5050"
-    response = asyncio.run(door.handle(Request("POST", "/api/v1/scheduler")))
+    endpoints = MasterEndpoints({})
+    assert asyncio.run(endpoints.handle(Request("GET", "/state"))).status == 503
+    endpoints.find_leader = lambda: "other:5050"
+    response = asyncio.run(endpoints.handle(Request("POST", "/api/v1/scheduler")))
     assert (response.status, response.headers["Location"]) == (307, "//other:5050/api/v1/scheduler")
-    assert asyncio.run(door.handle(Request("GET", "/version"))).status == 200
-    door.leads = True
-    response = asyncio.run(door.handle(Request("POST", "/api/v1/scheduler")))
+    assert asyncio.run(endpoints.handle(Request("GET", "/version"))).status == 200
+    endpoints.leads = True
+    response = asyncio.run(endpoints.handle(Request("POST", "/api/v1/scheduler")))
     assert (response.status, response.body) == (503, b"Master has not finished recovery")
 
 
@@ -110,9 +110,9 @@ def test_who_does_not_lead_says_who_does() -> None:
 )
 def test_credentials(header: str | bytes, status: int) -> None:
     world = World()
-    serving = world.door.serving
-    world.door = Door({"p": "s"})
-    world.door.leads, world.door.serving = True, serving
+    serving = world.endpoints.serving
+    world.endpoints = MasterEndpoints({"p": "s"})
+    world.endpoints.leads, world.endpoints.serving = True, serving
     value = header if isinstance(header, str) else f"Basic {base64.b64encode(header).decode()}"
     body = msgspec.json.encode(SUBSCRIBE)
     response = _ask(world, "POST", "/api/v1/scheduler", body, content_type=JSON, authorization=value)
@@ -147,7 +147,7 @@ async def test_a_framework_over_sockets_sees_its_stream_and_its_end() -> None:
     """The end of the connection is the end of the framework, without a failover timeout."""
     world = World()
     world.agent()
-    server = await serve(PlainService(world.door.handle), "127.0.0.1", 0, clock=SystemClock())
+    server = await serve(PlainService(world.endpoints.handle), "127.0.0.1", 0, clock=SystemClock())
     seen: list[str] = []
     client = FrameworkClient(
         f"127.0.0.1:{server.port}", {"user": "u", "name": "n"}, lambda _, event: seen.append(event["type"])

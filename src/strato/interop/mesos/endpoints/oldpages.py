@@ -11,8 +11,8 @@ import msgspec
 from strato.api.meta import Json
 from strato.api.wire import Request, Response
 from strato.decoding import UNDECODABLE
-from strato.interop.mesos.door.negotiation import refused
-from strato.interop.mesos.door.serving import Serving
+from strato.interop.mesos.endpoints.negotiation import refused
+from strato.interop.mesos.endpoints.serving import Serving
 from strato.interop.mesos.master import pages, views
 from strato.interop.mesos.master.operators import OperatorRefused, old_quota
 from strato.interop.mesos.wire import MalformedMessage, message

@@ -102,7 +102,7 @@ def test_any_call_is_answered(path: str, kind: str, rng: random.Random, content_
             if rng.random() < 0.3:
                 del headers["mesos-stream-id"]
             body_bytes = message(kind).encode(call, content_type)
-            response = await world.door.handle(Request("POST", path, headers=headers, body=body_bytes))
+            response = await world.endpoints.handle(Request("POST", path, headers=headers, body=body_bytes))
             assert 200 <= response.status < 502
             assert response.status != 500
             world.advance(rng.choice((0.1, 1.0, 20.0)))
@@ -134,7 +134,7 @@ def test_any_form_is_answered(path: str, method: str, body: bytes) -> None:
     async def main() -> None:
         world = World()
         world.agent()
-        response = await world.door.handle(Request(method, path, body=body))
+        response = await world.endpoints.handle(Request(method, path, body=body))
         assert response.status in (200, 202, 400, 404, 405, 409)
 
     asyncio.run(main())

@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from strato.api.wire import Request, Response
 from strato.http.plain import text
-from strato.interop.mesos.door import agent as of_agent
-from strato.interop.mesos.door import executor, files, oldpages, operator, scheduler
-from strato.interop.mesos.door.negotiation import Refused, refused
-from strato.interop.mesos.door.serving import Serving
+from strato.interop.mesos.endpoints import agent as of_agent
+from strato.interop.mesos.endpoints import executor, files, oldpages, operator, scheduler
+from strato.interop.mesos.endpoints.negotiation import Refused, refused
+from strato.interop.mesos.endpoints.serving import Serving
 from strato.interop.mesos.master.model import Agent
 from strato.interop.mesos.master.state import VERSION
 
@@ -30,7 +30,7 @@ _READABLE = "mesos-master-readonly"
 _SERVED = frozenset((*_CALLS, *_OPEN, "/redirect", *oldpages.PAGES, *oldpages.WRITES, *files.PATHS))
 
 
-class Door:
+class MasterEndpoints:
     """Answers the requests of a master's port, whether it leads or not.
 
     Args:

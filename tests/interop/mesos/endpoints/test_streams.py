@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from strato.http.limits import PIECE_BYTES
-from strato.interop.mesos.door import streams
-from strato.interop.mesos.door.streams import EventStream, Unread
+from strato.interop.mesos.endpoints import streams
+from strato.interop.mesos.endpoints.streams import EventStream, Unread
 from strato.interop.mesos.wire import JSON, message
 
 EVENT = {"type": "HEARTBEAT"}

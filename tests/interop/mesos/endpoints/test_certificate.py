@@ -10,8 +10,8 @@ import pytest
 from strato.clock import SystemClock
 from strato.http.listen import serve
 from strato.http.plain import PlainService
-from strato.interop.mesos.door.certificate import CertificateFiles, FollowedCertificate
-from strato.interop.mesos.door.service import Door
+from strato.interop.mesos.endpoints.certificate import CertificateFiles, FollowedCertificate
+from strato.interop.mesos.endpoints.service import MasterEndpoints
 from strato.pki import Authority
 
 NOW = SystemClock().now()
@@ -55,7 +55,7 @@ async def _shown(port: int) -> str:
 async def test_changed_files_are_shown_and_bad_ones_are_not(tmp_path: Path) -> None:
     files = _files(tmp_path)
     followed = FollowedCertificate(files, SystemClock())
-    server = await serve(PlainService(Door({}).handle), "127.0.0.1", 0, tls=followed.context)
+    server = await serve(PlainService(MasterEndpoints({}).handle), "127.0.0.1", 0, tls=followed.context)
     try:
         assert await _shown(server.port) == "CN=first"
         _write(files, "second")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from strato.interop.mesos.door.files import Files
-from strato.interop.mesos.door.streams import EventStream, Unread
+from strato.interop.mesos.endpoints.files import Files
+from strato.interop.mesos.endpoints.streams import EventStream, Unread
 from strato.interop.mesos.master.core import Master
 from strato.interop.mesos.wire import message
 

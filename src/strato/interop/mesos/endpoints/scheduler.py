@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from strato.api.meta import Json
 from strato.api.wire import Request, Response
-from strato.interop.mesos.door.negotiation import answer_type, not_acceptable, read, refused
-from strato.interop.mesos.door.serving import Serving
+from strato.interop.mesos.endpoints.negotiation import answer_type, not_acceptable, read, refused
+from strato.interop.mesos.endpoints.serving import Serving
 from strato.interop.mesos.master.calls import InvalidCall, check_call
 from strato.interop.mesos.master.frameworks import UpdateRefused
 from strato.interop.mesos.master.model import Framework, value_of

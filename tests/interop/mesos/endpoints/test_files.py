@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strato.api.wire import Request, Response
-from strato.interop.mesos.door.files import MOST_BYTES
+from strato.interop.mesos.endpoints.files import MOST_BYTES
 from strato.interop.mesos.master.sandboxes import Folder, LogPlace, VolumePlace, directory_of, find
 from strato.interop.mesos.master.volumes import volume_name
 from strato.interop.mesos.wire import JSON, PROTOBUF, message
@@ -94,7 +94,7 @@ _KEPT = _world()
 def _post(world: World, path: str, call: Any, content_type: str = JSON, kind: str = "master") -> Response:
     body = message(f"{kind}.Call").encode(call, content_type)
     headers = {"content-type": content_type, "accept": content_type}
-    return asyncio.run(world.door.handle(Request("POST", path, headers=headers, body=body)))
+    return asyncio.run(world.endpoints.handle(Request("POST", path, headers=headers, body=body)))
 
 
 @pytest.mark.parametrize("content_type", [JSON, PROTOBUF])
@@ -147,7 +147,7 @@ def test_old_pages_browse_read_and_download() -> None:
 
     def get(page: str, **query: str) -> Response:
         request = Request("GET", page, query={name: [value] for name, value in query.items()})
-        return asyncio.run(world.door.handle(request))
+        return asyncio.run(world.endpoints.handle(request))
 
     browsed = msgspec.json.decode(get("/slave(S0)/files/browse.json", path=latest).body)
     modes = {each["path"].rpartition("/")[2]: each["mode"] for each in browsed}
@@ -171,15 +171,15 @@ def test_old_pages_browse_read_and_download() -> None:
     assert downloaded.stream is not None
     assert get("/slave(other)/files/browse", path=latest).status == 404
     assert get("/files/debug").body == b"{}"
-    assert asyncio.run(world.door.handle(Request("POST", "/files/browse"))).status == 405
+    assert asyncio.run(world.endpoints.handle(Request("POST", "/files/browse"))).status == 405
 
 
 def test_files_are_for_those_with_credentials() -> None:
     world, one, _ = _world()
-    door = world.door
-    door._credentials = {"p": "s"}
+    endpoints = world.endpoints
+    endpoints._credentials = {"p": "s"}
     request = Request("GET", "/files/browse", query={"path": [directory_of(one)]})
-    assert asyncio.run(door.handle(request)).status == 401
+    assert asyncio.run(endpoints.handle(request)).status == 401
 
 
 def test_an_agent_says_what_runs_on_it() -> None:

@@ -13,7 +13,7 @@ import msgspec
 
 from strato.api.meta import Json
 from strato.api.wire import Request, Response
-from strato.interop.mesos.door.negotiation import refused
+from strato.interop.mesos.endpoints.negotiation import refused
 from strato.interop.mesos.master.sandboxes import Folder, Place, find
 from strato.interop.mesos.master.state import State
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from strato.api.meta import Json
 from strato.api.wire import Request, Response
-from strato.interop.mesos.door import files
-from strato.interop.mesos.door.negotiation import answer_type, not_acceptable, read, refused
-from strato.interop.mesos.door.serving import Serving
+from strato.interop.mesos.endpoints import files
+from strato.interop.mesos.endpoints.negotiation import answer_type, not_acceptable, read, refused
+from strato.interop.mesos.endpoints.serving import Serving
 from strato.interop.mesos.master import views
 from strato.interop.mesos.master.calls import InvalidCall, check_body, kind_of
 from strato.interop.mesos.master.operators import OperatorRefused
