@@ -17,6 +17,7 @@ from strato.errors import ApiError, BadRequest, Invalid, TooLarge, UnsupportedMe
 from strato.server import bodies, protobuf
 from strato.server.bodies import MAX_DEPTH, MAX_VALUES, read_body
 from strato.server.flowcontrol.dispatch import at_once
+from strato.server.jsonbodies import LARGE_BYTES
 from strato.server.negotiation import PROTOBUF
 from strato.server.patch import apply_json_patch, apply_merge_patch, apply_strategic_patch
 from tests.profiles import examples
@@ -37,6 +38,9 @@ YAML = "application/yaml"
         pytest.param(b"[" + b'"' * 1_000_000, BadRequest, id="many quotes"),
         pytest.param(b'"' + b"a" * (3 << 20) + b'"', TooLarge, id="3 MiB"),
         pytest.param(b"[" + b"9" * 5000 + b"]", BadRequest, id="an integer of 5,000 digits"),
+        pytest.param(
+            b'["' + b"x" * (LARGE_BYTES - 300) + b'",' + b"1" * 600 + b"]", BadRequest, id="a number of 600 digits"
+        ),
         pytest.param(b"[" + (b"0." + b"1" * 1000 + b",") * 100 + b"1]", BadRequest, id="numbers of 1,000 digits"),
         pytest.param(b"1e999", BadRequest, id="an infinite number"),
         pytest.param(b'"\\ud800"', BadRequest, id="half a surrogate pair"),

@@ -146,11 +146,8 @@ def _check_size(body: bytes, most: int) -> Steps[None]:
         BadRequest: It has a number of hundreds of digits, for which msgspec would take long.
         TooLarge: It is over the limit.
     """
-    if most <= MAX_VALUES:
-        digits = body.translate(_DIGITS)
-        yield None
-        if _LONG_NUMBER not in digits:
-            return  # nearly always, so the costlier count outside of strings is skipped
+    if most <= MAX_VALUES and not (yield from _has_long_number(body)):
+        return  # nearly always, so the costlier count outside of strings is skipped
     plain = body.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in body else body
     yield None
     if plain.count(b'"') > 4 * MAX_VALUES:  # a value has at most two strings: itself and its key
@@ -161,8 +158,17 @@ def _check_size(body: bytes, most: int) -> Steps[None]:
     if structure.count(b",") + structure.count(b"{") + structure.count(b"[") > MAX_VALUES:
         raise too_many()
     yield None
-    if _LONG_NUMBER in structure.translate(_DIGITS):
+    if (yield from _has_long_number(structure)):
         raise BadRequest("the object provided is not valid JSON: a number has more than 400 characters")
+
+
+def _has_long_number(text: bytes) -> Steps[bool]:
+    digits = text.translate(_DIGITS)
+    for start in range(0, len(digits), LARGE_BYTES):
+        yield None
+        if digits.find(_LONG_NUMBER, start, start + LARGE_BYTES + len(_LONG_NUMBER) - 1) >= 0:
+            return True
+    return False
 
 
 def too_deep() -> BadRequest:

@@ -141,6 +141,9 @@ def is_divided() -> bool:
 def alone(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call a function that is one call into C for a whole object, so it cannot pause: in a slice of its own."""
     computation = _current.get()
-    if computation is not None:
-        computation.begin_slice()
-    return function(*args, **kwargs)
+    if computation is None:
+        return function(*args, **kwargs)
+    computation.begin_slice()
+    result = function(*args, **kwargs)
+    computation.begin_slice()  # to free a large result takes as long as a slice, too
+    return result

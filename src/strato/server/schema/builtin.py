@@ -21,6 +21,7 @@ from strato.server.schema import shapes
 from strato.server.schema.typed import (
     NEVER_NULL,
     Check,
+    converter,
     fits_text,
     is_bytes,
     is_clean,
@@ -71,21 +72,22 @@ _SCALARS: dict[str, type | Check] = {
 
 
 _is_clean = cache(is_clean)
+_converter = cache(converter)
 _MANY = 1024
 """Members of a map or list that are checked in one call."""
 
 
 def _is_clean_in_parts(name: str, obj: dict[str, Any]) -> bool:
     """Check a large object as `is_clean` does, its long maps a part at a time, so that this can pause."""
-    check, rest = _is_clean(name), dict(obj)
+    convert, rest = _converter(name), dict(obj)
     for key, value in obj.items():
         if value.__class__ is dict and len(value) > _MANY:
             members = iter(value.items())
             while part := dict(islice(members, _MANY)):
-                if not alone(check, {key: part}):
+                if alone(convert, {key: part}) is None:
                     return False
             rest[key] = {}
-    return alone(check, rest)
+    return alone(convert, rest) is not None
 
 
 # ── the words ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -30,15 +30,21 @@ NEVER_NULL = frozenset(("creationTimestamp", "deletionTimestamp"))
 
 def is_clean(shape: str) -> Check:
     """Return the quick check of one shape (``io.k8s.…ObjectMeta``), compiled on first use."""
+    convert = converter(shape)
+    return lambda value: convert(value) is not None
 
-    def check(value: Any) -> bool:
+
+def converter(shape: str) -> Callable[[Any], msgspec.Struct | None]:
+    """Return the function that converts an object into the struct of a shape, or returns None where it does not fit."""
+
+    def convert(value: Any) -> msgspec.Struct | None:
         try:
-            msgspec.convert(value, _structure(shape), dec_hook=_take)
+            made: msgspec.Struct = msgspec.convert(value, _structure(shape), dec_hook=_take)
         except (msgspec.ValidationError, RecursionError):
-            return False
-        return True
+            return None
+        return made
 
-    return check
+    return convert
 
 
 def fits_text(shape: str, key: str = "") -> Callable[[bytes], bool]:
