@@ -85,7 +85,7 @@ ROOMS: dict[str, tuple[list[str], list[str]]] = {  # room: (its decision code, p
     "advice": (
         ["advice", "history", "controllers/vpa", "api/recommended.py"],
         [
-            *("tests/advice", "tests/history", "tests/cases", "tests/controllers/test_vpa.py"),
+            *("tests/advice", "tests/history", "tests/cases", "tests/controllers/test_vpa*.py"),
             *("tests/cli/test_advise.py", "tests/admission/test_recommendations.py"),
         ],
     ),
