@@ -227,6 +227,6 @@ def test_of_thousands_of_causes_the_first_are_written() -> None:
     causes = [Cause("FieldValueInvalid", "must be shorter", f"spec.items[{number}]") for number in range(3_000)]
     error = status.invalid(catalog.POD, "x", causes)
     written = status.to_status(error)
-    assert len(error.causes) == 3_000
+    assert len(error.causes) == 1_000
     assert [cause["field"] for cause in written["details"]["causes"]] == [f"spec.items[{n}]" for n in range(1_000)]
     assert written["message"].endswith("spec.items[999]: must be shorter, and 2000 more]")

@@ -20,6 +20,7 @@ from strato.api.catalog import POD
 from strato.api.wire import Request, Response, User
 from strato.clock import SystemClock, VirtualClock
 from strato.errors import ApiError, BadRequest
+from strato.server import preparation
 from strato.server.api import ApiServer
 from strato.server.bodies import is_slow, read_json
 from strato.server.embedded import open_server
@@ -461,3 +462,21 @@ async def test_a_large_body_that_is_refused_is_freed_at_once(body: bytes) -> Non
         assert found() is None
     finally:
         gc.enable()
+
+
+async def test_causes_that_no_answer_names_are_not_kept_with_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    freed: list[int] = []
+
+    def alone_(function: Any, *args: Any) -> Any:
+        if args:
+            return function(*args)
+        freed.append(len(function.__self__))
+        return function()
+
+    server, _ = open_server(SystemClock(), random.Random(1), None)
+    monkeypatch.setattr(preparation, "alone", alone_)
+    answer = await server.handle(
+        _asked("POST", MAPS, {"metadata": {"name": "wrong"}, "data": {f"k {number}": "v" for number in range(3_000)}})
+    )
+    assert (answer.status, freed) == (422, [3_000])
+    assert len(msgspec.json.decode(answer.body)["details"]["causes"]) == 1_000

@@ -182,7 +182,9 @@ def invalid(kind: Kind, name: str, causes: Sequence[Cause]) -> Invalid:
     if kind.group:
         details["group"] = kind.group
     details["kind"] = kind.name
-    return Invalid(f'{qualified} "{name}" is invalid: {aggregate(causes)}', causes=causes, details=details)
+    return Invalid(
+        f'{qualified} "{name}" is invalid: {aggregate(causes)}', causes=causes[:MOST_CAUSES], details=details
+    )
 
 
 def aggregate(causes: Sequence[Cause]) -> str:
