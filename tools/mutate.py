@@ -335,6 +335,7 @@ def _forked(jobs: dict[str, tuple[Callable[[Path], None], float]], at_once: int)
             name = waiting.pop(0)
             work, limit = jobs[name]
             place = Path(tempfile.mkdtemp(prefix="mut"))
+            (place / "result").touch()
             _allow(place, limit)
             pid = os.fork()
             if pid == 0:
@@ -359,9 +360,8 @@ def _forked(jobs: dict[str, tuple[Callable[[Path], None], float]], at_once: int)
 
 def _allow(place: Path, seconds: float) -> None:
     """Give the job of a place so many seconds from now; its result file bears the time when they are over."""
-    result, until = place / "result", time.time() + seconds
-    result.touch()
-    os.utime(result, (until, until))
+    until = time.time() + seconds
+    os.utime(place / "result", (until, until))  # in one step: whoever sees a time that is over ends the job
 
 
 def _tell(place: Path, text: str) -> None:
