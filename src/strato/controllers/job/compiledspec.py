@@ -18,7 +18,6 @@ from strato.controllers.job.group import PriorityOf, group_spec
 from strato.controllers.job.plugins.registry import JobPlugins
 from strato.controllers.job.policies import JobPolicies
 from strato.controllers.job.states import JobFacts, TaskFacts
-from strato.controllers.job.terms import DEFAULT_TASK
 
 CACHED_SPECS: Final = 256
 """Compiled specs cached for new jobs, a few kilobytes each; jobs hold a reference to their own."""
@@ -77,13 +76,13 @@ class CompiledSpec:
             max_retry=spec.max_retry,
             min_success=spec.min_success,
         )
-        self.policies = JobPolicies(spec.policies, ((t.name or DEFAULT_TASK, t.policies) for t in spec.tasks))
+        self.policies = JobPolicies(spec.policies, ((t.name, t.policies) for t in spec.tasks))
         self.plugins = JobPlugins(spec.plugins)
         self.element_limit = self.plugins.element_limit
         """Most elements of a job array that may be active at once; 0 is no limit."""
         self.has_dependencies = self.element_limit > 0 or any(t.depends_on is not None for t in spec.tasks)
         """Whether some pods are created only once others have started or ended."""
-        self.replicas = {t.name or DEFAULT_TASK: t.replicas for t in spec.tasks}
+        self.replicas = {t.name: t.replicas for t in spec.tasks}
         """Wanted pods by task."""
         self.has_common_pods = (
             not spec.plugins
