@@ -162,6 +162,17 @@ def test_marks_become_kills_after_the_wait_and_are_forgotten_without_renewal() -
     assert advance(Marks(), found, replace(settings, observe_only=True), 0).marked == ()
 
 
+def test_a_container_that_is_chosen_in_every_round_is_killed_however_long_its_wait() -> None:
+    """Balancing waits 300 s before it kills; a mark is otherwise kept for twice 15 s."""
+    found = decide(state([leaf("a", 90, 0, 3), leaf("b", 10, 100, 0)]), ALL, BY_MEMORY)
+    patient = replace(found, choices=tuple(replace(choice, wait_ms=300_000) for choice in found.choices))
+    marks, killed = Marks(), []
+    for now_ms in range(0, 300_001, 3_000):
+        step = advance(marks, patient, ALL, now_ms)
+        marks, killed = step.marks, [*killed, *((now_ms, one.key) for one in step.killed)]
+    assert [at for at, _ in killed] == [300_000] * 3
+
+
 def test_a_reservation_of_a_more_important_queue_takes_within_the_guarantee() -> None:
     queues = [leaf("high", 50, 10, 10, priority=2), leaf("low", 50, 50, 0, priority=1)]
     given_state = replace(

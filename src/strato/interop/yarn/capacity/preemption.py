@@ -102,5 +102,8 @@ def advance(marks: Marks, found: Round, settings: PreemptionSettings, now_ms: in
         elif since[key] + choice.wait_ms <= now_ms:
             killed.append(choice.container)
             del since[key]
-    forget = 2 * settings.max_wait_before_kill_ms
-    return Step(tuple(marked), tuple(killed), Marks({key: at for key, at in since.items() if at + forget >= now_ms}))
+    # one that is chosen again keeps its mark: balancing waits longer before it kills than marks are kept
+    chosen = {choice.container.key for choice in found.choices}
+    kept_ms = 2 * settings.max_wait_before_kill_ms
+    kept = {key: at for key, at in since.items() if key in chosen or at + kept_ms >= now_ms}
+    return Step(tuple(marked), tuple(killed), Marks(kept))
