@@ -146,6 +146,13 @@ def expand(objects: Sequence[Located], given: Iterable[Located], now: float, see
 Workload = tuple[str, Json, Kind]
 
 
+def _waits_for_others(value: object) -> bool:
+    """Whether a part of a spec has the field ``dependsOn``: of a task, a flow or a replicated job."""
+    if isinstance(value, dict):
+        return "dependsOn" in value or any(map(_waits_for_others, value.values()))
+    return isinstance(value, list) and any(map(_waits_for_others, value))
+
+
 class _Expander:
     """Expands workloads once, on a cluster of its own."""
 
@@ -162,7 +169,9 @@ class _Expander:
         self._objects = objects
         self._workloads = workloads
         self._begun = clock.now()
-        self._runs_pods = catalog.STATEFULSET in kinds or any("dependsOn" in str(obj) for _, obj, _ in workloads)
+        self._runs_pods = catalog.STATEFULSET in kinds or any(
+            _waits_for_others(obj.get("spec")) for _, obj, _ in workloads
+        )
         self.notes: list[str] = []
 
     async def run(self) -> tuple[list[Located], list[Problem]]:

@@ -1,4 +1,4 @@
-"""An onlooker's log: objects, changes, and decisions as they show."""
+"""The log of an observer: objects, changes, and decisions as they show."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_decisions_are_seen_and_compared(tmp_path: Path) -> None:
     tally = Tally()
     list(replay(open_log(tmp_path / "log"), tally=tally))
     assert not tally.is_exact
-    assert any("onlooker" in note for note in tally.notes)
+    assert any("outside the scheduler" in note for note in tally.notes)
     assert tally.binds + tally.evictions == found["decisions"] > 60
     assert tally.evictions > 0
     # cycles are guessed, and still nearly every bind is decided again at the instant at which it was seen

@@ -126,7 +126,7 @@ def _notes(answer: Answer) -> list[str]:
     unknown = max(answer.before.unknown, answer.after.unknown)
     if unknown:
         notes.append(
-            f"note: of {unknown} pods nobody knows how long they run; they are taken to run for good. "
+            f"note: the run time of {unknown} pods is unknown; they are taken to run for good. "
             "--run-seconds N assumes a time, the annotation strato.dev/expected-seconds gives one"
         )
     if answer.before.is_cut or answer.after.is_cut:

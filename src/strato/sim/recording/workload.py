@@ -174,7 +174,7 @@ class _Reading:
                 continue
             seconds, is_whole = self._run_seconds(life)
             if seconds is None:
-                skipped["nobody knows how long it runs"] = skipped.get("nobody knows how long it runs", 0) + 1
+                skipped["its run time is unknown"] = skipped.get("its run time is unknown", 0) + 1
                 continue
             running += not is_whole
             made = self._trace_job(life, seconds, taken)
