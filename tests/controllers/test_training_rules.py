@@ -17,11 +17,13 @@ from strato.api.volcano.scheduling import PodGroup
 from strato.client.events import EventRecorder
 from strato.clock import VirtualClock, run_virtual
 from strato.controllers.training import labels
+from strato.controllers.training.adapters import ADAPTERS
 from strato.controllers.training.companions import CompanionOfOthers, Companions
 from strato.controllers.training.draft import StatusDraft
 from strato.controllers.training.foreign import LOOK_SECONDS, ForeignOperator
 from strato.controllers.training.gang import desired
-from strato.controllers.training.record import Companion
+from strato.controllers.training.plan import plan
+from strato.controllers.training.record import Companion, Gang, TrainingRecord
 from strato.controllers.training.replicas import counted, remembered, replace_failed, slots_of
 from strato.controllers.training.telemetry import TrainingMetrics
 from strato.controllers.training.verdicts import Evidence, tensorflow
@@ -267,3 +269,30 @@ def test_companions_of_others_are_refused_or_left_as_they_are(owners: list[str] 
 
     clock = VirtualClock()
     run_virtual(clock, story(clock))
+
+
+@pytest.mark.parametrize(
+    ("phase", "pods", "waits"),
+    [
+        pytest.param(None, [], True, id="no group yet"),
+        pytest.param("", [], True, id="a new group"),
+        pytest.param("Pending", [], True, id="a group that waits"),
+        pytest.param("Inqueue", [], False, id="a group that was admitted"),
+        pytest.param("Pending", [pod(0, "Running")], False, id="pods are there already, and the rest is made"),
+        pytest.param("Running", [pod(0, "Running")], False, id="a group that runs"),
+    ],
+)
+def test_pods_are_made_once_the_group_is_admitted_or_some_are_there(
+    phase: str | None, pods: list[Pod], waits: bool
+) -> None:
+    job, shape = training(replicas=2)
+    adapter = ADAPTERS[catalog.TFJOB]
+    group = None if phase is None else msgspec.convert({"status": {"phase": phase}}, PodGroup)
+    record = TrainingRecord(
+        framework=TF, judge=adapter.judge, job=job, shape=shape, pods=pods, terminating=frozenset(), services=(),
+        group=group, gang=Gang(scheduler="volcano", priority_of=lambda _: 0), now=1_800_000_000.0,
+    )  # fmt: skip
+    planned = plan(record)
+    assert [one.index for one in planned.create_pods] == ([] if waits else [0, 1][len(pods) :])
+    assert planned.group is not None
+    assert ("PodGroup" in " ".join(event.message for event in planned.events)) is waits
