@@ -10,6 +10,7 @@ import yaml
 
 from strato.api import catalog
 from strato.api.frameworks import BY_KIND, FRAMEWORKS, Framework
+from strato.sim import expansion
 from strato.sim.expansion import WORKLOADS, Expansion, expand
 from strato.testing import manifests
 
@@ -260,3 +261,10 @@ def test_malformed_workloads_are_problems(broken: Json) -> None:
     found = made(broken, *yaml.safe_load_all("{apiVersion: v1, kind: Node, metadata: {name: 5}}"))
     assert found.problems
     assert all(problem.where.startswith("f: document 1") for problem in found.problems)
+
+
+def test_the_name_of_the_field_alone_makes_nothing_depend() -> None:
+    noted = vcjob(tasks=[{"name": "w", "replicas": 2, "template": ONCE}])
+    noted["metadata"]["annotations"] = {"note": "uses dependsOn elsewhere"}
+    assert not expansion._waits_for_others(noted["spec"])
+    assert expansion._waits_for_others({"tasks": [{"name": "w", "dependsOn": {"name": ["ps"]}}]})

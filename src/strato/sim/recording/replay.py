@@ -139,7 +139,7 @@ def _note_beginning(tally: Tally, began: e.Began | None) -> None:
         _note(tally, "the replay begins at a snapshot: where nodes are equally good, another may be chosen")
     elif began.origin == e.CLUSTER:
         tally.is_exact, tally.is_seen = False, True
-        _note(tally, "the log was recorded outside the scheduler: instants of cycles are those at which pods were seen bound")
+        _note(tally, "recorded outside the scheduler: instants of cycles are those at which pods were seen bound")
     if began is not None and began.anonymised:
         tally.is_exact = False
         _note(tally, "names are hashed: where names decide between equals, others may be chosen")
