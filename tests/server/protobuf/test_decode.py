@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from strato.errors import ApiError, BadRequest
 from strato.server import bodies, protobuf
+from strato.server.jsonbodies import MAX_VALUES
 from strato.server.negotiation import PROTOBUF
 from strato.server.protobuf import messages, special
 
@@ -206,7 +207,7 @@ def _decodes_or_is_refused(body: bytes) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        pytest.param(b'{"a":[' + b",".join([b"[]"] * 200_000) + b"]}", "limit is 100000 values", id="values"),
+        pytest.param(b'{"a":[' + b",".join([b"[]"] * 200_000) + b"]}", f"limit is {MAX_VALUES} values", id="values"),
         pytest.param(b'{"a":[' + b",".join([b"1" * 500] * 200) + b"]}", "more than 400 characters", id="digits"),
         pytest.param(b'{"a":' * 200 + b"1" + b"}" * 200, "nested too deeply", id="depth"),
     ],
