@@ -34,6 +34,7 @@ asyncio.run(main())
 def test_what_a_burst_took_is_given_back() -> None:
     subprocess.run([sys.executable, "-c", BURST], check=True)
 
+
 LARGE_BLOCKS = """
 import resource
 from strato.cli.memory import keep_freed
