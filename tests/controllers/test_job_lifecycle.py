@@ -271,3 +271,18 @@ def test_an_action_waits_for_the_timeout_of_its_policy(timeout: str | None, wait
         await world.until_phase("j", "Aborted", seconds=5)
 
     play(scenario)
+
+
+def test_a_group_that_somebody_changed_is_brought_back() -> None:
+    async def scenario(world: World) -> None:
+        body = vcjob("j", task("a", 1), task("b", 1, seconds=30), minAvailable=2)
+        await world.cluster.create(catalog.VCJOB, body, "default")
+        await world.until_phase("j", "Running")
+        await world.settle()
+        (group,) = (await world.cluster.list(PodGroup, "default")).items
+        await world.cluster.patch(PodGroup, group.metadata.name, "default", {"spec": {"minMember": 1}})
+        await world.settle(40)
+        (group,) = (await world.cluster.list(PodGroup, "default")).items
+        assert group.spec.min_member == 2
+
+    play(scenario)
