@@ -13,6 +13,7 @@ from strato.api.core import Pod
 from strato.api.frameworks import FRAMEWORKS, Framework, JobShape
 from strato.api.kubeflow import ReplicaStatus, TFJob, TrainingJobStatus
 from strato.api.meta import Object, ObjectMeta
+from strato.api.trainer import TrainJob
 from strato.api.volcano.scheduling import PodGroup
 from strato.client.events import EventRecorder
 from strato.clock import VirtualClock, run_virtual
@@ -26,6 +27,7 @@ from strato.controllers.training.plan import plan
 from strato.controllers.training.record import Companion, Gang, TrainingRecord
 from strato.controllers.training.replicas import counted, remembered, replace_failed, slots_of
 from strato.controllers.training.telemetry import TrainingMetrics
+from strato.controllers.training.trainer.plan import Restarts, TrainJobRecord, _Draft
 from strato.controllers.training.verdicts import Evidence, tensorflow
 from strato.metrics import Registry
 from tests.controllers.world import World
@@ -296,3 +298,28 @@ def test_pods_are_made_once_the_group_is_admitted_or_some_are_there(
     assert [one.index for one in planned.create_pods] == ([] if waits else [0, 1][len(pods) :])
     assert planned.group is not None
     assert ("PodGroup" in " ".join(event.message for event in planned.events)) is waits
+
+
+def test_a_condition_of_a_train_job_is_told_when_it_changes_and_keeps_its_time() -> None:
+    before = "2026-01-01T00:00:00Z"
+    first = {"type": "Suspended", "status": "True", "reason": "R", "message": "m", "lastTransitionTime": before}
+    job = msgspec.convert({"status": {"conditions": [first]}}, TrainJob)
+    draft = _Draft(
+        TrainJobRecord(
+            job=job, rendering=None, problem="", jobs={}, group=None, restarts=Restarts(0, 0), now=1_800_000_000.0
+        )
+    )
+    steps = [
+        (("Suspended", "True", "R", "m"), [], True),
+        (("Suspended", "True", "S", "m"), [("Normal", "S", "m")], True),
+        (("Suspended", "True", "S", "n"), [("Normal", "S", "n")], True),
+        (("Suspended", "True", "S", "n"), [], True),
+        (("Suspended", "False", "S", "n"), [("Normal", "S", "n")], False),
+        (("Failed", "True", "F", "f"), [("Normal", "F", "f")], False),
+    ]
+    for given, events, keeps in steps:
+        draft.events.clear()
+        draft.set(*given)
+        assert [tuple(one) for one in draft.events] == events
+        assert (draft.conditions[given[0]].last_transition_time == before) is keeps
+    assert draft.is_finished
