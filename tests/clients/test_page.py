@@ -46,3 +46,16 @@ def test_the_page_has_clients_in_other_languages(client: str, manifest: str, pat
     found = re.search(pattern, (Path(__file__).parent / manifest).read_text())
     assert found is not None
     assert f"{client} {found.group(1)} " in PAGE or f"{client} {found.group(1)}," in PAGE
+
+
+def test_the_page_says_of_each_test_how_long_it_takes() -> None:
+    """Or, by a dash, that nobody has looked."""
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in PAGE.splitlines() if line[:2] == "| "]
+    named = {file for row in rows for file in re.findall(r"tests/clients/(test_\w+\.py)", row[2])}
+    timed = {
+        file
+        for row in rows
+        if row[1].isdigit() or row[1] == "–"
+        for file in re.findall(r"tests/clients/(test_\w+\.py)", row[2])
+    }
+    assert named == timed == {path.name for path in Path(__file__).parent.glob("test_*.py")} - {Path(__file__).name}

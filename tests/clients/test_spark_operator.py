@@ -76,12 +76,13 @@ def application(name: str, **changes: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def spark(sandbox: EmbeddedWorld, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Applications]:
-    """Install the operator by its chart, with nothing changed but that batch schedulers are on."""
+    """Install the operator by its chart, with nothing changed but that batch schedulers are on; make its queue."""
     chart = source_of_operator() / "charts" / "spark-operator-chart"
     version = yaml.safe_load((chart / "Chart.yaml").read_text())["appVersion"]
     helm = helm_of(3, sandbox, OPERATOR, tmp_path_factory.mktemp("helm"))
     import_images(sandbox, SPARK_IMAGE, f"ghcr.io/kubeflow/spark-operator/controller:{version}")
     sandbox.kubectl("create", "namespace", JOBS)
+    sandbox.apply(next(yaml.safe_load_all(EXAMPLE.read_text())))
     values = ("--set", f"spark.jobNamespaces={{{JOBS}}}", "--set", "controller.batchScheduler.enable=true")
     helm("install", OPERATOR, str(chart), "--create-namespace", *values, "--wait", "--timeout", "300s")
     yield Applications(sandbox)
