@@ -107,9 +107,9 @@ class _Quiet:
 class _Conditions(NamedTuple):
     """Takes conditions of pods that stay, and has them written as soon as the round answers."""
 
-    stays: Callable[[Task, list[Json]], None]
+    eviction_refused: Callable[[Task, list[Json]], None]
 
-    def leaves(self, _: Task) -> None:
+    def eviction_begins(self, _: Task) -> None:
         """Each write is tried once: nothing waits."""
 
 
