@@ -40,7 +40,7 @@ async def _steps(case: dict[str, Any]) -> list[str]:
         body = _body(request.get("body"), saved, headers)
         data = body if isinstance(body, bytes) else CALL.encode(body, content_type)
         given = Request(request["method"], request["path"], headers=headers, body=data)
-        response = await world.door.handle(given)
+        response = await world.endpoints.handle(given)
         streams.append(response)
         events = _events(response)
         wrong += [f"step {number}: {text}" for text in _compare(step["expect"], response, events, saved)]
@@ -174,7 +174,7 @@ async def _replay(case: dict[str, Any]) -> list[str]:
             text = text.replace(f'"{old}"', f'"{new}"')
         data = b"" if body is None else text.encode()
         given = Request(recorded["method"], recorded["path"], headers=headers, body=data)
-        response = await world.door.handle(given)
+        response = await world.endpoints.handle(given)
         if not 200 <= response.status < 300:
             wrong.append(f"request {number} is answered {response.status}: {response.body!r}")
         if body is not None and body["type"] == "SUBSCRIBE":

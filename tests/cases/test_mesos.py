@@ -1,4 +1,4 @@
-"""Mesos: tables of the allocator's, sorters' and resources' tests, and of the scheduler's front door."""
+"""Mesos: tables of the allocator's, sorters' and resources' tests, and of the scheduler's endpoints."""
 
 from __future__ import annotations
 
