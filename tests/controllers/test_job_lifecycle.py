@@ -237,17 +237,20 @@ def test_containers_that_restart_count_against_their_own_task() -> None:
         containers = [{"name": "c", "image": "i", "restartCount": times, "ready": True, "state": {"running": {}}}]
         status = {"status": {"containerStatuses": containers}}
         await world.cluster.patch(catalog.POD, name, "default", status, subresource="status")
-        await world.settle()
 
     async def scenario(world: World) -> None:
+        async def both_run() -> bool:
+            return [pod.status.phase for pod in (await world.pods()).values()] == ["Running", "Running"]
+
         tasks = (task("many", 1, maxRetry=9), task("few", 1, maxRetry=2))
         body = vcjob("j", *tasks, policies=[{"event": "TaskFailed", "action": "AbortJob"}])
         await world.cluster.create(catalog.VCJOB, body, "default")
         await world.until_phase("j", "Running")
+        await world.until(both_run)
+        await restarted(world, "j-many-0", 8)
+        await restarted(world, "j-few-0", 1)
         await world.settle()
-        for name, times in (("j-many-0", 8), ("j-few-0", 1)):
-            await restarted(world, name, times)
-            assert (await world.job("j")).status.state.phase == "Running"
+        assert (await world.job("j")).status.state.phase == "Running"
         await restarted(world, "j-few-0", 2)
         await world.until_phase("j", "Aborted")
 
