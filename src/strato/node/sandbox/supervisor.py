@@ -83,6 +83,7 @@ class _Supervisor:
         self._unmapped = unmapped
         self._directory = directory
         self._answer = answer
+        self._has_answered = False
         self._started_at = time.time()
         self._init = 0
         """PID 1 of the container's own process namespace; 0 when it has none."""
@@ -102,6 +103,9 @@ class _Supervisor:
                 signal.signal(number, self._on_signal)
             self._run(wakeup_read)
             code = 0
+        except Exception as err:  # bugs too: without an answer the node would wait for ever
+            if not self._has_answered:
+                self._end_unstarted(_problem(err))
         finally:
             os._exit(code)
 
@@ -127,20 +131,20 @@ class _Supervisor:
     def _run(self, wakeup: int) -> None:
         spec = self._spec
         exec_read, exec_write = os.pipe()
-        try:
-            streams = Pipes(stdin=spec["stdin"], tty=spec["tty"])
-            listener = channels.listen(self._directory, ATTACH_SOCKET)
-            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            builder = self._isolate() if spec["isolation"] != "plain" else None
-            log = LogWriter(spec["log"])
-            entry = Entry.of_spec(spec)
-            entry.arriving = theirs if builder is not None else None
-            state = self._note_state()
-        except Exception as err:  # bugs too: without an answer the node would wait for ever
-            self._end_unstarted(f"sandbox of the container: {one_line(err) if isinstance(err, OSError) else repr(err)}")
-            return
+        streams = Pipes(stdin=spec["stdin"], tty=spec["tty"])
+        listener = channels.listen(self._directory, ATTACH_SOCKET)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        builder = self._isolate() if spec["isolation"] != "plain" else None
+        log = LogWriter(spec["log"])
+        entry = Entry.of_spec(spec)
+        entry.arriving = theirs if builder is not None else None
+        state = self._note_state()
         # Forked while the root file system is still being built, to save time; the child waits for the namespaces.
-        self._child = os.fork()
+        try:
+            self._child = os.fork()
+        except OSError as err:  # in a process namespace whose first process, the builder, has failed already
+            self._end_unstarted((self._admit_builder(builder, ours) if builder is not None else "") or _problem(err))
+            return
         if self._child == 0:
             container.become(spec, entry, spec["argv"], streams.theirs, exec_write, streams.sends_terminal)
         for fd in (exec_write, *entry.descriptors):
@@ -154,7 +158,7 @@ class _Supervisor:
         if message:
             self._end_unstarted(message)
             return
-        self._answer(state)
+        self._send_answer(state)
         stdin, outputs = streams.ours()
         self._pump(log, outputs, channels.Attachments(listener, stdin, once=spec["stdinOnce"]), wakeup)
         self._write_ending()
@@ -218,7 +222,11 @@ class _Supervisor:
             os.kill(self._init, signal.SIGKILL)
         self._status = START_ERROR << 8
         self._write_ending(message)
-        self._answer({"pid": 0, "startedAt": self._started_at, "error": message})
+        self._send_answer({"pid": 0, "startedAt": self._started_at, "error": message})
+
+    def _send_answer(self, answer: dict[str, Any]) -> None:
+        self._has_answered = True
+        self._answer(answer)
 
     def _write_ending(self, message: str = "") -> None:
         status = self._status or 0
@@ -286,6 +294,10 @@ class _Supervisor:
                 self._status = status
             elif pid == self._init:
                 self._init = 0
+
+
+def _problem(err: Exception) -> str:
+    return f"sandbox of the container: {one_line(err) if isinstance(err, OSError) else repr(err)}"
 
 
 def _own_kinds(spec: Spec) -> list[str]:
