@@ -20,12 +20,14 @@ def launched(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     directory.mkdir()
     (directory / "spec.json").write_text(json.dumps({**SPEC, "log": str(directory / "0.log"), "argv": ["true"]}))
     read, write = os.pipe()
+
+    def send(answer: dict[str, Any]) -> None:
+        os.write(write, json.dumps(answer).encode())
+
     pid = os.fork()
     if pid == 0:
         try:
-            supervisor.launch(
-                str(directory), lambda answer: None if os.write(write, json.dumps(answer).encode()) else None
-            )
+            supervisor.launch(str(directory), send)
         finally:
             os._exit(1)
     os.close(write)
