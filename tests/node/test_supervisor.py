@@ -12,6 +12,9 @@ import pytest
 
 from strato.node.sandbox import supervisor
 
+pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+"""Threads that other tests left do not matter to the child, which runs the supervisor alone."""
+
 SPEC: dict[str, Any] = {"isolation": "plain", "stdin": False, "tty": False, "cgroups": [], "userNamespace": ""}
 
 
