@@ -197,14 +197,15 @@ def tree(ctx: click.Context, paths: tuple[str, ...], config: Path | None, output
         document = "---\n" if watching and output == "yaml" else ""
         return document + text_of({"queues": [one.to_json() for one in found]}, output)
 
+    if not watching:
+        click.echo(render(states.copy_for(ctx, source)[1]))
+        return
+
     async def read(cluster: Cluster) -> Copy:
         return states.copy_of(*await states.read_cluster(cluster, config), source.base)
 
-    if source.is_cluster:
-        sources = [Source(kind) for kind in (catalog.QUEUE, catalog.PODGROUP, catalog.NODE)]
-        show_page(ctx, sources, read, render, watching=watching)
-    else:
-        click.echo(render(states.copy_for(ctx, source)[1]))
+    sources = [Source(kind) for kind in (catalog.QUEUE, catalog.PODGROUP, catalog.NODE)]
+    show_page(ctx, sources, read, render, watching=True)
 
 
 async def _counts(_: Cluster, __: str, ___: Sequence[Json], groups: Sequence[Json]) -> Counter[tuple[str, str]]:

@@ -10,6 +10,7 @@ import click
 from strato.cli.connect import with_cluster
 from strato.cli.inputs import INPUT_FILE
 from strato.cli.outputs import OUTPUT_FILE, OutputFile
+from strato.cli.statesource import base_of
 
 if TYPE_CHECKING:
     from strato.scheduler.model.plan import Failure
@@ -70,7 +71,7 @@ def schedule(
         shard_name=shard_name,
         live=from_cluster,
     )
-    world, rules = states.prepare(found, header, config.parent if config is not None else Path())
+    world, rules = states.prepare(found, header, base_of(config))
     if save is not None:
         save.write(render(found.objects, header))
     for note in states.passed_over(found):

@@ -37,7 +37,7 @@ class StateSource:
     @property
     def base(self) -> Path:
         """Folder to which relative paths within the configuration refer."""
-        return self.config.parent if self.config is not None else Path()
+        return base_of(self.config)
 
     def text(self) -> str:
         """Return the command-line options that name the source."""
@@ -45,3 +45,8 @@ class StateSource:
         parts += [f" --log {self.log}"] if self.log is not None else []
         parts += [f" --at {self.at}"] if self.at is not None else []
         return "".join(parts)
+
+
+def base_of(config: Path | None) -> Path:
+    """Return where paths within a configuration start."""
+    return config.parent if config is not None else Path()

@@ -13,7 +13,7 @@ import click
 
 from strato.cli.inputs import INPUT_FILE
 from strato.cli.recordoptions import log_options
-from strato.cli.statesource import StateSource
+from strato.cli.statesource import StateSource, base_of
 from strato.errors import InvalidInput, Problem, UsageError
 
 if TYPE_CHECKING:
@@ -164,5 +164,4 @@ class _Source:
         config = policy or self.source.config
         if policy is not None:
             header = replace(header, config=states.config_text(policy) or "")
-        base = config.parent if config is not None else Path()
-        return states.copy_of(state, header, base), job_names(state.objects)
+        return states.copy_of(state, header, base_of(config)), job_names(state.objects)

@@ -8,7 +8,7 @@ copied before it changes.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain, islice
 from operator import itemgetter
 from typing import Final
@@ -38,13 +38,7 @@ class KeyView:
         return self._starts[-1]
 
     def __contains__(self, key: str) -> bool:
-        chunk = self._chunk_of(key)
-        at = bisect_left(chunk, key)
-        return at < len(chunk) and chunk[at] == key
-
-    def _chunk_of(self, key: str) -> list[str]:
-        number = bisect_left(self._chunks, key, key=_largest)
-        return self._chunks[number] if number < len(self._chunks) else []
+        return _find(self._chunks, key) is not None
 
     def span(self, prefix: str = "", after: str = "") -> tuple[int, int]:
         """Return the range of indices of the keys that start with ``prefix`` and are greater than ``after``."""
@@ -73,13 +67,12 @@ class KeyView:
 class SortedKeys:
     """A set of keys in order."""
 
-    __slots__ = ("_chunks", "_largest", "_taken", "_view", "_views")
+    __slots__ = ("_chunks", "_taken", "_view", "_views")
 
     def __init__(self, keys: Iterable[str] = ()) -> None:
         ordered = sorted(keys)
         self._chunks = [ordered[at : at + CHUNK_KEYS] for at in range(0, len(ordered), CHUNK_KEYS)]
-        self._largest = [chunk[-1] for chunk in self._chunks]
-        """The last key of each chunk."""
+        """No chunk is empty."""
         self._taken = [0] * len(self._chunks)
         """For each chunk the number of views that had been taken when it was made; those do not share it."""
         self._views = 0
@@ -96,19 +89,20 @@ class SortedKeys:
 
     def add(self, key: str) -> None:
         """Add a key that is not in the set."""
-        if not self._chunks:
-            self._chunks, self._largest, self._taken = [[]], [key], [self._views]
-        is_last = key >= self._largest[-1]  # a journal is read in order: no search then
-        number = len(self._chunks) - 1 if is_last else bisect_left(self._largest, key)
+        chunks = self._chunks
+        if not chunks:
+            chunks.append([])
+            self._taken.append(self._views)
+        last = len(chunks) - 1
+        is_last = not chunks[last] or key >= chunks[last][-1]  # a journal is read in order: no search then
+        number = last if is_last else bisect_left(chunks, key, key=_largest)
         chunk = self._own(number)
         if is_last:
             chunk.append(key)
-            self._largest[number] = key
         else:
             insort(chunk, key)
         if len(chunk) >= 2 * CHUNK_KEYS:
-            self._chunks[number : number + 1] = chunk[:CHUNK_KEYS], chunk[CHUNK_KEYS:]
-            self._largest.insert(number, chunk[CHUNK_KEYS - 1])
+            chunks[number : number + 1] = chunk[:CHUNK_KEYS], chunk[CHUNK_KEYS:]
             self._taken.insert(number, self._views)
 
     def remove(self, key: str) -> None:
@@ -117,17 +111,14 @@ class SortedKeys:
         Raises:
             KeyError: It is not.
         """
-        number = bisect_left(self._largest, key)
-        chunk = self._chunks[number] if number < len(self._chunks) else []
-        at = bisect_left(chunk, key)
-        if at == len(chunk) or chunk[at] != key:
+        found = _find(self._chunks, key)
+        if found is None:
             raise KeyError(key)
+        number, at = found
         chunk = self._own(number)
         del chunk[at]
         if not chunk:
-            del self._chunks[number], self._largest[number], self._taken[number]
-        elif at == len(chunk):
-            self._largest[number] = chunk[-1]
+            del self._chunks[number], self._taken[number]
 
     def _own(self, number: int) -> list[str]:
         """Return a chunk to change, which no view shares."""
@@ -136,3 +127,12 @@ class SortedKeys:
             self._chunks[number] = self._chunks[number].copy()
             self._taken[number] = self._views
         return self._chunks[number]
+
+
+def _find(chunks: Sequence[list[str]], key: str) -> tuple[int, int] | None:
+    """Return the number of the chunk that has a key, and the key's index in it; None without it."""
+    number = bisect_left(chunks, key, key=_largest)
+    if number == len(chunks):
+        return None
+    at = bisect_left(chunks[number], key)
+    return (number, at) if chunks[number][at] == key else None

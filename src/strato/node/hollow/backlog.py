@@ -46,10 +46,7 @@ class Backlog:
     def add(self, pod: Pod) -> None:
         """Add a pod that is bound to a node."""
         meta = pod.metadata
-        waiting = self._waiting.get(pod.spec.node_name)
-        if waiting is None:
-            waiting = self._waiting[pod.spec.node_name] = {}
-        waiting[meta.namespace, meta.name] = None
+        self._waiting.setdefault(pod.spec.node_name, {})[meta.namespace, meta.name] = None
 
     def drop(self, node: str) -> None:
         """Forget the pods of a node."""

@@ -51,7 +51,7 @@ class PodAddresses:
 
     def owner(self, address: str) -> str:
         """Return the uid of the pod that has an address, empty if none has it."""
-        return next((uid for one, uid in self._taken.items() if one == address), "")
+        return self._taken.get(address, "")
 
     def keep(self, uid: str, address: str) -> None:
         """Record an address that a pod got before a restart."""
