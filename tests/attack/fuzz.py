@@ -26,6 +26,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from strato.api import yamltext
+from strato.api.kinds import Kind
+from strato.server.schema import builtin, shapes
 from tests.attack.cluster import Server
 from tests.attack.mutations import RAW, Json, Mutator, Sent
 
@@ -226,8 +228,27 @@ class Fuzzer:
                     flush=True,
                 )
             if not self.is_alive():
-                break
+                return self.findings
+        self.check_stored()
         return self.findings
+
+    def check_stored(self) -> None:
+        """Add a finding for each stored object that does not have the types of its kind: who reads it would fail."""
+        for path, name in self.mutator.resources:
+            if not name or "{" in path:
+                continue
+            base, _, plural = path.rpartition("/")
+            group, _, version = base.removeprefix("/apis/").removeprefix("/api/").rpartition("/")
+            status, body = self.wire.ask(Sent("GET", path).render(self._token))
+            kind = Kind(group, version, name, plural)
+            for item in json.loads(body).get("items") or () if status == 200 else ():
+                before = json.dumps(item)
+                if shapes.load().of(kind) is None:
+                    unknown, wrong = builtin.typed_metadata(item["metadata"], "metadata")
+                else:
+                    unknown, wrong = builtin.typed(kind, item)
+                for problem in (*unknown, *wrong, *(["a null"] if before != json.dumps(item) else [])):
+                    self.findings.add(f"stored: {name}: {problem}", before)
 
     def is_alive(self) -> bool:
         """Whether the server runs; a finding where it does not."""

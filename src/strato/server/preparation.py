@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -123,16 +123,12 @@ def check_fields(served: Served, obj: Json, mode: str) -> list[str]:
 
 
 def drop_unknown(served: Served, obj: Json) -> list[str]:
-    """Drop unknown fields, and return a problem for each; for custom kinds in order, embedded metadata's last.
+    """Drop unknown fields, and return a problem for each.
 
     Raises:
         BadRequest: A field has the wrong JSON type.
     """
-    if served.schema is not None:
-        unknown: list[str] = []
-        served.schema.prune(obj, unknown)
-        return sorted(unknown, key=lambda text: (".metadata." in text, text))
-    unknown, wrong = builtin.typed(served.kind, obj)
+    unknown, wrong = builtin.typed(served.kind, obj) if served.schema is None else served.schema.prune(obj)
     if wrong:
         raise BadRequest(unhandled(served.kind, wrong[0]))
     return unknown
@@ -190,9 +186,9 @@ def validate(served: Served, obj: Json, old: Json | None, subresource: str = "")
     """
     kind = served.kind
     causes = list(
-        validation.validate_create(kind, obj)
+        validation.validate_create(kind, obj, custom=served.is_custom)
         if old is None
-        else validation.validate_update(kind, obj, old, subresource)
+        else validation.validate_update(kind, obj, old, subresource, custom=served.is_custom)
     )
     if served.schema is not None:
         causes += served.schema.validate(obj, old)
@@ -204,15 +200,15 @@ def validate(served: Served, obj: Json, old: Json | None, subresource: str = "")
         raise error
 
 
-def validate_metadata(kind: Kind, obj: Json) -> None:
+def validate_metadata(served: Served, obj: Json) -> None:
     """Check the metadata of a new object whose other members are known to be valid.
 
     Raises:
         Invalid: With every cause.
     """
-    causes = validation.validate_create(kind, obj, only_metadata=True)
+    causes = validation.validate_create(served.kind, obj, only_metadata=True, custom=served.is_custom)
     if causes:
-        raise invalid(kind, obj["metadata"].get("name", ""), causes)
+        raise invalid(served.kind, obj["metadata"].get("name", ""), causes)
 
 
 def validate_status(served: Served, obj: Json, old: Json, name: str) -> None:
@@ -262,11 +258,7 @@ def begin_again(served: Served, obj: Json, before: Json) -> None:
     metadata = obj["metadata"]
     metadata.pop("resourceVersion", None)
     begin_metadata(metadata)
-    for member in ("uid", "creationTimestamp", "generation"):
-        if member in before["metadata"]:
-            metadata[member] = before["metadata"][member]
-        else:
-            metadata.pop(member, None)
+    _restore(metadata, before["metadata"], ("uid", "creationTimestamp", "generation"))
     begin_status(served, obj)
 
 
@@ -320,7 +312,7 @@ _SERVER_OWNED = (
 
 
 def check_fixed(kind: Kind, obj: Json, old: Json) -> None:
-    """Check the members of metadata that a client may neither set nor change.
+    """Check that an update changes no member of metadata that is fixed.
 
     Raises:
         Invalid: The uid or the deletion time or grace period differs from the stored one.
@@ -348,11 +340,9 @@ def prepare_update(served: Served, obj: Json, old: Json, *, subresource: str) ->
     elif kind is catalog.POD and subresource in podsubresources.ALL:
         podsubresources.keep_rest(subresource, obj, old)
     metadata, before = obj["metadata"], old["metadata"]
-    for member in _SERVER_OWNED:
-        if member in before:
-            metadata[member] = before[member]
-        else:
-            metadata.pop(member, None)
+    if kind is catalog.POD and subresource == "status":  # in Kubernetes because old kubelets damage owner references
+        _restore(metadata, before, ("ownerReferences",))
+    _restore(metadata, before, _SERVER_OWNED)
     metadata.pop("managedFields", None)
     metadata["name"] = before["name"]
     _drop_empty(metadata)
@@ -375,6 +365,14 @@ def prepare_update(served: Served, obj: Json, old: Json, *, subresource: str) ->
             obj["status"] = old["status"]
         else:
             obj.pop("status", None)
+
+
+def _restore(metadata: Json, before: Json, members: Iterable[str]) -> None:
+    for member in members:
+        if member in before:
+            metadata[member] = before[member]
+        else:
+            metadata.pop(member, None)
 
 
 def count_generation(kind: Kind, obj: Json, old: Json) -> None:

@@ -140,7 +140,7 @@ def _default_http_get(handler: Json) -> None:
 
 def default_volume(volume: Json) -> None:
     """Default one volume; without a source it becomes an emptyDir."""
-    if len(volume) == 1:
+    if not volume or (len(volume) == 1 and "name" in volume):
         volume["emptyDir"] = {}
         return
     for source in ("configMap", "secret", "downwardAPI", "projected"):

@@ -129,15 +129,22 @@ _SUBRESOURCES: dict[str, Update] = {
 """Subresource of pods → the rule of its updates."""
 
 
-def validate_create(kind: Kind, obj: Json, *, only_metadata: bool = False) -> list[Cause]:
-    """Return the problems of a new object; with ``only_metadata`` of its metadata only, if the rest is known as valid.
+def validate_create(kind: Kind, obj: Json, *, only_metadata: bool = False, custom: bool = False) -> list[Cause]:
+    """Return the problems of a new object.
+
+    Args:
+        kind: The object's kind.
+        obj: The object.
+        only_metadata: Whether only its metadata is checked, as the rest is known to be valid.
+        custom: Whether a CustomResourceDefinition serves the kind.
 
     Raises:
         BadRequest: A field has the wrong JSON type; the message names it.
     """
     try:
         check_name = _NAME_CHECKS.get(kind, names.check_subdomain)
-        causes = validate_metadata(obj.get("metadata") or {}, namespaced=kind.namespaced, check_name=check_name)
+        metadata = obj.get("metadata") or {}
+        causes = validate_metadata(metadata, namespaced=kind.namespaced, custom=custom, check_name=check_name)
         check = None if only_metadata else _CREATE.get(kind)
         if check is not None:
             causes += check(obj)
@@ -146,14 +153,21 @@ def validate_create(kind: Kind, obj: Json, *, only_metadata: bool = False) -> li
     return causes
 
 
-def validate_update(kind: Kind, obj: Json, old: Json, subresource: str = "") -> list[Cause]:
+def validate_update(kind: Kind, obj: Json, old: Json, subresource: str = "", *, custom: bool = False) -> list[Cause]:
     """Return the problems of a change of ``old`` to ``obj``, through the main resource or a subresource.
+
+    Args:
+        kind: The object's kind.
+        obj: The object as it would be stored.
+        old: The stored object.
+        subresource: Empty for the main resource.
+        custom: Whether a CustomResourceDefinition serves the kind.
 
     Raises:
         BadRequest: A field has the wrong JSON type; the message names it.
     """
     try:
-        causes = validate_metadata_update(obj.get("metadata") or {}, old.get("metadata") or {})
+        causes = validate_metadata_update(obj.get("metadata") or {}, old.get("metadata") or {}, custom=custom)
         check = (_SUBRESOURCES.get(subresource) if kind is catalog.POD else None) or _UPDATE.get(kind)
         if check is not None:
             causes += check(obj, old)

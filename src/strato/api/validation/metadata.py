@@ -21,7 +21,12 @@ _NO_OWNERS = frozenset({("v1", "Event")})
 
 
 def validate_metadata(
-    metadata: Json, *, namespaced: bool, check_name: NameCheck = names.check_subdomain, field: str = "metadata"
+    metadata: Json,
+    *,
+    namespaced: bool,
+    custom: bool = False,
+    check_name: NameCheck = names.check_subdomain,
+    field: str = "metadata",
 ) -> list[Cause]:
     """Check an object's metadata; ``generateName`` has been expanded, or its prefix is checked."""
     causes: list[Cause] = []
@@ -54,7 +59,7 @@ def validate_metadata(
         _validate_owners(owners, f"{field}.ownerReferences", causes)
     finalizers = get("finalizers")
     if finalizers:
-        _validate_finalizers(finalizers, f"{field}.finalizers", causes)
+        _validate_finalizers(finalizers, f"{field}.finalizers", custom, causes)
     return causes
 
 
@@ -114,10 +119,10 @@ def _validate_owners(owners: list[Json], field: str, causes: list[Cause]) -> Non
             controller = described
 
 
-def _validate_finalizers(finalizers: list[str], field: str, causes: list[Cause]) -> None:
+def _validate_finalizers(finalizers: list[str], field: str, custom: bool, causes: list[Cause]) -> None:
     for index, finalizer in enumerate(finalizers):
         causes += [invalid_value(field, finalizer, text) for text in names.check_qualified_name(finalizer)]
-        if "/" not in finalizer and finalizer not in _FINALIZER_NAMES:
+        if not custom and "/" not in finalizer and finalizer not in _FINALIZER_NAMES:
             text = "name is neither a standard finalizer name nor is it fully qualified"
             causes.append(invalid_value(f"{field}[{index}]", finalizer, text))
     if set(finalizers) >= _EXCLUSIVE:
@@ -125,7 +130,7 @@ def _validate_finalizers(finalizers: list[str], field: str, causes: list[Cause])
         causes.append(invalid_value(field, finalizers, text))
 
 
-def validate_metadata_update(new: Json, old: Json, *, field: str = "metadata") -> list[Cause]:
+def validate_metadata_update(new: Json, old: Json, *, custom: bool = False, field: str = "metadata") -> list[Cause]:
     """Check that immutable metadata is unchanged."""
     causes: list[Cause] = []
     for member in ("name", "namespace", "uid", "creationTimestamp"):
@@ -155,7 +160,7 @@ def validate_metadata_update(new: Json, old: Json, *, field: str = "metadata") -
     if owners and owners != old.get("ownerReferences"):
         _validate_owners(owners, f"{field}.ownerReferences", causes)
     if new.get("finalizers") != old.get("finalizers"):
-        _validate_finalizers(new.get("finalizers") or [], f"{field}.finalizers", causes)
+        _validate_finalizers(new.get("finalizers") or [], f"{field}.finalizers", custom, causes)
     return causes
 
 

@@ -99,7 +99,7 @@ def _merge_items(current: Any, value: list[Any], strategy: ListStrategy, path: t
     key, how = strategy(path)
     if any(isinstance(item, dict) and item.get("$patch") == "replace" for item in value):
         return [item for item in value if not (isinstance(item, dict) and "$patch" in item)]
-    if "merge" not in how:
+    if current is None or "merge" not in how:  # a list that was not there is not looked at: items may lack their key
         # a search in the text takes a tenth of the time of the walk, and hardly any list has directives
         return [_without_directives(item) for item in value] if b'"$' in msgspec.json.encode(value) else value
     items = current if isinstance(current, list) else []

@@ -56,7 +56,8 @@ class Draft(msgspec.Struct, gc=False):
     before: bytes | None = None
     """The stored object's bytes."""
     status: Json | None = None
-    """The new status with apiVersion and kind, of an update that can change only the status; the rest is valid."""
+    """The new status with apiVersion and kind, of an update that can change only the status; the rest is valid. Empty
+    for built-in kinds: whoever may write their status is trusted."""
     texts: storing.Texts = storing.NO_TEXTS
     """The members that `encode_members` has encoded."""
     due: quotas.Due = ()
@@ -201,7 +202,7 @@ def validate(_state: State, draft: Draft) -> None:
     """Validate the object, or the part of it that is not known to be valid."""
     served, status, old = draft.served, draft.status, draft.old
     if draft.known is not None:
-        preparation.validate_metadata(served.kind, draft.obj)
+        preparation.validate_metadata(served, draft.obj)
     elif status is None:
         preparation.validate(served, draft.obj, old, draft.target.subresource)
     elif served.status is not None and old is not None:

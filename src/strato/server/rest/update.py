@@ -19,6 +19,8 @@ from strato.server.rest.pipeline import AGAIN, KINDS, METADATA, NEW, REST, STATU
 from strato.server.rest.state import State
 
 _STATUS_MEMBERS = ("apiVersion", "kind", "metadata", "status")
+_CHANGEABLE = ("labels", "annotations", "finalizers", "ownerReferences", "generateName")
+"""Members of metadata that an update may change."""
 
 
 def _check_revision(_state: State, draft: Draft) -> None:
@@ -28,14 +30,19 @@ def _check_revision(_state: State, draft: Draft) -> None:
 
 
 def _check_fixed(_state: State, draft: Draft) -> None:
-    preparation.check_fixed(draft.served.kind, draft.obj, _old(draft))
+    if not (draft.served.is_custom and draft.target.subresource == "status"):  # its metadata is not looked at
+        preparation.check_fixed(draft.served.kind, draft.obj, _old(draft))
 
 
 def _find_status(_state: State, draft: Draft) -> None:
     """Set ``draft.status`` if only the status can have changed; if the metadata has, everything is checked."""
     metadata, before = draft.obj["metadata"], _old(draft)["metadata"]
-    if all(metadata.get(member) == before.get(member) for member in ("labels", "annotations")):
+    if any(metadata.get(member) != before.get(member) for member in _CHANGEABLE):
+        return
+    if draft.served.is_custom:
         draft.status = status_part(draft.served, draft.target, draft.obj, _old(draft))
+    elif draft.target.subresource == "status":
+        draft.status = {}
 
 
 def _fill_defaults(state: State, draft: Draft) -> None:
@@ -114,19 +121,19 @@ def _old(draft: Draft) -> Json:
 
 
 def status_part(served: Served, target: ResourcePath, obj: Json, old: Json) -> Json | None:
-    """Return the new status, with apiVersion and kind, of a write that can only have changed it; otherwise None.
+    """Return all but the spec of a write that can only have changed status and metadata; otherwise None.
 
-    The other members were checked when they were written. They are unchanged in writes of the status subresource,
-    and by a patch that has left every one of them the identical object.
+    The members left out were checked when they were written. They are unchanged in writes of the status subresource of
+    a custom kind, and by a patch that has left every one of them the identical object.
     """
-    if served.is_custom and served.status is None:
+    if served.status is None:
         return None
     if target.subresource != "status":
-        if not served.is_custom or target.subresource:
+        if target.subresource:
             return None
         if any(value is not old.get(name) for name, value in obj.items() if name not in _STATUS_MEMBERS):
             return None
-    return {name: obj[name] for name in _STATUS_MEMBERS if name in obj and name != "metadata"}
+    return {name: obj[name] for name in _STATUS_MEMBERS if name in obj}
 
 
 def _may_go(kind: Kind, obj: Json) -> bool:

@@ -49,6 +49,13 @@ def typed(kind: Kind, obj: dict[str, Any]) -> tuple[list[str], list[str]]:
     return finder.unknown[:_MAX_REPORTS], finder.wrong
 
 
+def typed_metadata(metadata: dict[str, Any], path: str) -> tuple[list[str], list[str]]:
+    """Remove unknown fields and nulls from the metadata at ``path`` of a custom object; return as `typed`."""
+    finder = _Finder()
+    finder.structure(shapes.METADATA, metadata, path, ())
+    return finder.unknown[:_MAX_REPORTS], finder.wrong
+
+
 @cache
 def status_check(kind: Kind) -> Callable[[bytes], bool]:
     """Return the quick check of a status as JSON text: whether `typed` would find no problem in it."""
@@ -346,10 +353,3 @@ def merge_info(kind: Kind) -> MergeInfo | None:
 
 _merge_info = cache(MergeInfo)
 """A cached `MergeInfo` by shape."""
-
-
-def prune_structure(shape: str, obj: dict[str, Any], path: str) -> list[str]:
-    """Remove fields that the shape does not have from an object at ``path``; return their paths."""
-    finder = _Finder()
-    finder.structure(shape, obj, path, ())
-    return finder.unknown[:_MAX_REPORTS]

@@ -11,12 +11,13 @@ import gzip
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from strato.api.kinds import Kind
 
+METADATA: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 Type = str | Mapping[str, Any]
 """A shape's type; see the module's text."""
 

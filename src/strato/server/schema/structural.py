@@ -17,14 +17,13 @@ from strato.api.patterns import Pattern
 from strato.api.status import INVALID, NOT_SUPPORTED, REQUIRED, TOO_LONG, TOO_MANY, TYPE_INVALID
 from strato.errors import Cause
 from strato.lru import memoised
-from strato.server.schema import builtin, rules, typed, violations
+from strato.server.schema import builtin, rules, shapes, typed, violations
 
 Schema = Mapping[str, Any]
 Check = Callable[[Any], bool]
 Change = Callable[[Any], None]
 
 _ROOT_FIELDS = frozenset(("apiVersion", "kind", "metadata"))
-_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
 class StructuralSchema:
@@ -66,10 +65,19 @@ class StructuralSchema:
         """Whether the schema has CEL rules, which may compare an object with its old state."""
         return self._rules is not None
 
-    def prune(self, obj: dict[str, Any], report: list[str] | None = None) -> None:
-        """Remove fields that the schema does not have; append ``unknown field "spec.foo"`` to ``report`` for each."""
-        if not self._known(obj):
-            _prune(self._schema, obj, "", report if report is not None else [], resource=True)
+    def prune(self, obj: dict[str, Any]) -> tuple[list[str], list[str]]:
+        """Remove fields that the schema does not have.
+
+        Returns:
+            ``unknown field "spec.foo"`` for each, those of embedded metadata last; the message of Kubernetes' decoder
+            for each value of the metadata that has a wrong JSON type.
+        """
+        if self._known(obj):
+            return [], []
+        unknown: list[str] = []
+        wrong: list[str] = []
+        _prune(self._schema, obj, "", unknown, wrong, resource=True)
+        return sorted(unknown, key=lambda text: (".metadata." in text, text)), wrong
 
     def default(self, obj: dict[str, Any]) -> None:
         """Fill in defaults; a null that the schema does not allow counts as missing if there is a default."""
@@ -115,7 +123,7 @@ def _known(schema: Schema, resource: bool = False) -> Check:
     properties: Mapping[str, Schema] = schema.get("properties") or {}
     fields: dict[str, Check | None] = {name: _known_or_none(inner) for name, inner in properties.items()}
     if resource:
-        fields |= {"apiVersion": None, "kind": None, "metadata": typed.is_clean(_META)}
+        fields |= {"apiVersion": None, "kind": None, "metadata": typed.is_clean(shapes.METADATA)}
     extra = schema.get("additionalProperties")
     each = _known_or_none(extra) if isinstance(extra, Mapping) else None
     open_ended = bool(extra) or bool(schema.get("x-kubernetes-preserve-unknown-fields"))
@@ -156,12 +164,14 @@ def _known_or_none(schema: Schema) -> Check | None:
     return _known(schema)
 
 
-def _prune(schema: Schema, value: Any, path: str, report: list[str], resource: bool = False) -> None:
+def _prune(
+    schema: Schema, value: Any, path: str, unknown: list[str], wrong: list[str], *, resource: bool = False
+) -> None:
     if isinstance(value, list):
         items = schema.get("items")
         if isinstance(items, Mapping):
             for index, item in enumerate(value):
-                _prune(items, item, f"{path}[{index}]", report)
+                _prune(items, item, f"{path}[{index}]", unknown, wrong)
     if not isinstance(value, dict):
         return
     resource = resource or bool(schema.get("x-kubernetes-embedded-resource"))
@@ -172,13 +182,14 @@ def _prune(schema: Schema, value: Any, path: str, report: list[str], resource: b
         inner = f"{path}.{key}" if path else key
         if resource and key in _ROOT_FIELDS:
             if key == "metadata" and isinstance(value[key], dict):
-                report.extend(builtin.prune_structure(_META, value[key], inner))
+                for problems, found in zip((unknown, wrong), builtin.typed_metadata(value[key], inner), strict=True):
+                    problems += found
         elif key in properties:
-            _prune(properties[key], value[key], inner, report)
+            _prune(properties[key], value[key], inner, unknown, wrong)
         elif isinstance(extra, Mapping):
-            _prune(extra, value[key], inner, report)
+            _prune(extra, value[key], inner, unknown, wrong)
         elif not keep:
-            report.append(f'unknown field "{inner}"')
+            unknown.append(f'unknown field "{inner}"')
             del value[key]
 
 
