@@ -228,8 +228,7 @@ class Fuzzer:
                     flush=True,
                 )
             if not self.is_alive():
-                return self.findings
-        self.check_stored()
+                break
         return self.findings
 
     def check_stored(self) -> None:
@@ -374,7 +373,10 @@ async def attack(count: int, seed: int, run: Run = Fuzzer.run) -> Findings:
         try:
             fuzzer = await asyncio.to_thread(Fuzzer, server, random.Random(seed))
             try:
-                return await asyncio.to_thread(run, fuzzer, count)
+                found = await asyncio.to_thread(run, fuzzer, count)
+                if server.is_alive():
+                    await asyncio.to_thread(fuzzer.check_stored)
+                return found
             finally:
                 fuzzer.wire.close()
         finally:
