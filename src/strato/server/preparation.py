@@ -23,7 +23,7 @@ from strato.server.bodies import YAML_ERRORS, read_body
 from strato.server.flowcontrol.timeslice import alone
 from strato.server.registry import Served
 from strato.server.schema import builtin, violations
-from strato.server.strategies import strategy_of
+from strato.server.strategies import kept_by_status, strategy_of
 
 _FRACTION = re.compile(rb"\.\d+(?:[eE][+-]?\d+)?\s*(?:[,}\]]|$)", re.MULTILINE)
 """Matches the end of a number with a fraction; also inside strings, where it only causes needless work."""
@@ -340,8 +340,8 @@ def prepare_update(served: Served, obj: Json, old: Json, *, subresource: str) ->
     elif kind is catalog.POD and subresource in podsubresources.ALL:
         podsubresources.keep_rest(subresource, obj, old)
     metadata, before = obj["metadata"], old["metadata"]
-    if kind is catalog.POD and subresource == "status":  # in Kubernetes because old kubelets damage owner references
-        _restore(metadata, before, ("ownerReferences",))
+    if subresource == "status":
+        _restore(metadata, before, kept_by_status(kind))
     _restore(metadata, before, _SERVER_OWNED)
     metadata.pop("managedFields", None)
     metadata["name"] = before["name"]

@@ -111,6 +111,29 @@ _BY_KIND = {
 }
 
 
+_METADATA = ("labels", "annotations", "finalizers", "ownerReferences")
+_KEPT_BY_STATUS: dict[Kind, tuple[str, ...]] = {
+    catalog.POD: ("ownerReferences",),
+    catalog.DEPLOYMENT: ("labels",),
+    **dict.fromkeys((catalog.FLOWSCHEMA, catalog.PRIORITYLEVELCONFIGURATION), (*_METADATA, "generateName")),
+    **dict.fromkeys(
+        (
+            catalog.APISERVICE,
+            catalog.RESOURCECLAIM,
+            catalog.SERVICECIDR,
+            catalog.VALIDATINGADMISSIONPOLICY,
+            catalog.VOLUMEATTACHMENT,
+        ),
+        _METADATA,
+    ),
+}
+
+
+def kept_by_status(kind: Kind) -> tuple[str, ...]:
+    """Return the members of a built-in kind's metadata that a write of its status keeps as they are stored."""
+    return _KEPT_BY_STATUS.get(kind, ())
+
+
 def strategy_of(served: Served) -> Strategy:
     """Return how a kind is written."""
     if served.is_custom:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.server.rest.handlercases import HANDLING
-from tests.server.rest.malformedcases import MALFORMED
+from tests.server.rest.metadatacases import METADATA
 from tests.server.rest.objects import CORE, CRDS, MAPS, PODS, SECRETS, SERVE_WIDGETS, WIDGETS, crd, pod, widget
 from tests.server.rest.podchanges import CHANGES
 from tests.server.rest.steps import (
@@ -1505,5 +1505,5 @@ CASES = [
     *CHANGES,
     *WRITES,
     *HANDLING,
-    *MALFORMED,
+    *METADATA,
 ]

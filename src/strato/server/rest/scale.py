@@ -7,12 +7,15 @@ from typing import Any
 
 import msgspec
 
+from strato.api.kinds import Kind
 from strato.api.selectors import from_label_selector, from_labels
 from strato.api.shapes import LabelSelector
-from strato.api.status import INVALID, aggregate, conflict, invalid_value, method_not_supported
+from strato.api.status import INVALID, conflict, invalid, invalid_value, method_not_supported
+from strato.api.validation.metadata import validate_metadata
 from strato.api.wire import Request, Response
 from strato.clock import format_time
 from strato.errors import BadRequest, Cause, Invalid, UnsupportedMedia
+from strato.server import preparation
 from strato.server.bodies import read_body
 from strato.server.fieldmanager.entries import read_entries, write_entries
 from strato.server.fieldmanager.manager import owners_of
@@ -25,7 +28,10 @@ from strato.server.rest import apply, ownership, storing
 from strato.server.rest.largewrites import admitted
 from strato.server.rest.state import State
 from strato.server.rest.write import Writer
+from strato.server.schema import builtin
 from strato.server.schema.violations import json_type
+
+_SCALE = Kind("autoscaling", "v1", "Scale", "scales")
 
 
 class Scale:
@@ -62,11 +68,7 @@ class Scale:
         elif verb != "update":
             raise method_not_supported(kind, verb)
         metadata, replicas = _read(body, is_patched=verb == "patch")
-        if replicas < 0:
-            cause = invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
-            details = {"name": target.name, "group": "autoscaling", "kind": "Scale"}
-            text = f'Scale.autoscaling "{target.name}" is invalid: {aggregate([cause])}'
-            raise Invalid(text, causes=[cause], details=details)
+        _check(kind, {**metadata, "name": target.name, "namespace": target.namespace}, replicas)
         asked = metadata.get("resourceVersion")
         if asked and asked != obj["metadata"]["resourceVersion"]:
             raise conflict(kind, target.name)
@@ -145,31 +147,28 @@ def _read(scale: Any, *, is_patched: bool) -> tuple[Json, int]:
         BadRequest: The body is not a scale.
         Invalid: The patch's result is not a scale.
     """
-    problem = ""
-    members = scale if isinstance(scale, dict) else {}
-    spec, metadata = (members.get(name) or {} for name in ("spec", "metadata"))
-    replicas = spec.get("replicas") if isinstance(spec, dict) else None
-    replicas = 0 if replicas is None else replicas
-    if not isinstance(scale, dict):
-        problem = _mismatch(scale, "value", "autoscaling.Scale")
-    elif not isinstance(metadata, dict):
-        problem = _mismatch(metadata, "struct field Scale.metadata", "v1.ObjectMeta")
-    elif not isinstance(spec, dict):
-        problem = _mismatch(spec, "struct field Scale.spec", "v1.ScaleSpec")
-    elif not isinstance(replicas, int) or isinstance(replicas, bool) or not -_INT32 <= replicas < _INT32:
-        problem = _mismatch(replicas, "struct field ScaleSpec.spec.replicas", "int32")
-    if not problem:
-        return metadata, replicas
+    if isinstance(scale, dict):
+        _, wrong = builtin.typed(_SCALE, scale)
+    else:
+        wrong = [f"json: cannot unmarshal {json_type(scale)} into Go value of type autoscaling.Scale"]
+    if not wrong:
+        return scale.get("metadata") or {}, (scale.get("spec") or {}).get("replicas") or 0
     if is_patched:  # the patch itself is valid, its result is not
-        raise Invalid(f' "" is invalid: patch: {problem}', causes=[Cause(INVALID, problem, "patch")])
-    raise BadRequest(f'Scale in version "v1" cannot be handled as a Scale: {problem}')
+        raise Invalid(f' "" is invalid: patch: {wrong[0]}', causes=[Cause(INVALID, wrong[0], "patch")])
+    raise BadRequest(preparation.unhandled(_SCALE, wrong[0]))
 
 
-_INT32 = 1 << 31
+def _check(kind: Kind, metadata: Json, replicas: int) -> None:
+    """Check a scale of the right types, of an object of a kind.
 
-
-def _mismatch(value: Any, place: str, wanted: str) -> str:
-    return f"json: cannot unmarshal {json_type(value)} into Go {place} of type {wanted}"
+    Raises:
+        Invalid: With every cause.
+    """
+    causes = validate_metadata(metadata, namespaced=kind.namespaced)
+    if replicas < 0:
+        causes.append(invalid_value("spec.replicas", replicas, "must be greater than or equal to 0"))
+    if causes:
+        raise invalid(_SCALE, metadata["name"], causes)
 
 
 def _scale_of(paths: tuple[str, str, str], obj: Json) -> Json:

@@ -1,4 +1,4 @@
-"""Writes that set a member to what it may not be: of metadata, by every way in which it can be written; lists."""
+"""Writes of metadata by every way in which it can be written, valid and malformed; malformed lists."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def sent(path: str, obj: dict[str, Any], way: str) -> list[Step]:
                 steps.append(patch(path, [{"op": "add", "path": f"/metadata/{member}", "value": value}], PATCH))
             else:
                 steps.append(patch(path, {"metadata": {member: value}}, way))
-    return [*(replace(step, quiet=True) for step in steps), get(path.removesuffix("/status"))]
+    return [*(replace(step, quiet=True) for step in steps), get(path.removesuffix("/status").removesuffix("/scale"))]
 
 
 def created(path: str, obj: dict[str, Any]) -> list[Step]:
@@ -46,6 +46,7 @@ def created(path: str, obj: dict[str, Any]) -> list[Step]:
     return [*(replace(post(path, body), quiet=True) for body in bodies), get(path, quiet=True)]
 
 
+ONLY_METADATA = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/{ns}/deployments"
 LABELS = {"a": "b"}
 TEMPLATE = {"metadata": {"labels": LABELS}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}}
@@ -66,11 +67,54 @@ ABSENT_LISTS: list[list[Any]] = [
 """Volumes of a strategic merge patch."""
 
 
+SCALE = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d"}, "spec": {"replicas": 2}}
+GIVEN = {
+    "labels": {"l": "1"},
+    "annotations": {"a": "1"},
+    "finalizers": ["x.y/z"],
+    "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "u"}],
+    "generateName": "g-",
+}
+"""Metadata that is valid; of some kinds a write of the status keeps parts of it as they are stored."""
+RULES = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]
+WITH_STATUS: dict[str, dict[str, Any]] = {
+    "/api/v1/namespaces/{ns}/pods": {"containers": [{"name": "c", "image": "i:1"}]},
+    DEPLOYMENTS: DEPLOYMENT["spec"],
+    "/apis/apps/v1/namespaces/{ns}/replicasets": DEPLOYMENT["spec"],
+    "/api/v1/namespaces/{ns}/services": {"ports": [{"port": 80}]},
+    "/apis/resource.k8s.io/v1/namespaces/{ns}/resourceclaims": {},
+    "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas": {"priorityLevelConfiguration": {"name": "exempt"}},
+    "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations": {
+        "type": "Limited",
+        "limited": {"limitResponse": {"type": "Reject"}},
+    },
+    "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies": {
+        "validations": [{"expression": "true"}],
+        "matchConstraints": {"resourceRules": RULES},
+    },
+    "/apis/storage.k8s.io/v1/volumeattachments": {
+        "attacher": "a",
+        "nodeName": "n",
+        "source": {"persistentVolumeName": "v"},
+    },
+}
+
+
+def given(path: str, spec: dict[str, Any]) -> list[Step]:
+    """Return writes of metadata through the status, each with a look at the metadata."""
+    name = "k-{x}"
+    steps = [post(path, {"metadata": {"name": name}, "spec": spec}, quiet=True)]
+    for member, value in GIVEN.items():
+        steps.append(patch(f"{path}/{name}/status", {"metadata": {member: value}}, quiet=True))
+        steps.append(get(f"{path}/{name}", accept=ONLY_METADATA))
+    return steps
+
+
 def volumes(value: list[Any]) -> dict[str, Any]:
     return {"spec": {"template": {"spec": {"volumes": value}}}}
 
 
-MALFORMED = [
+METADATA = [
     Case("strategic patch of a list that is not there", [
         each
         for number, value in enumerate(ABSENT_LISTS)
@@ -79,6 +123,17 @@ MALFORMED = [
             replace(patch(f"{DEPLOYMENTS}/d{number}", volumes(value), STRATEGIC), own_words=True),
         )
     ]),
+    *(
+        Case(f"metadata through the status of {path.rpartition('/')[2]}", given(path, spec))
+        for path, spec in WITH_STATUS.items()
+    ),
+    *(
+        Case(f"metadata of scales, {way.partition('/')[2] or way}", [
+            post(DEPLOYMENTS, DEPLOYMENT, quiet=True),
+            *sent(f"{DEPLOYMENTS}/d/scale", SCALE, way),
+        ])
+        for way in (MERGE, PATCH, STRATEGIC, "PUT")
+    ),
     Case("metadata of pods, created", created(PODS, pod())),
     Case("metadata of widgets, created", [*SERVE_WIDGETS, *created(WIDGETS, widget())]),
     *(
