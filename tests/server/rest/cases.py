@@ -32,6 +32,7 @@ ESTABLISHED = "a definition is served when its creation is answered, not a momen
 BUDGET = "what a budget allows is counted when it is asked for, not kept in its status"
 NAMELESS = "the errors of reviews name their kind"
 PROTECTION = "claims carry no finalizer that protects them while pods use them"
+ALONE = "no API is aggregated, and nobody looks for the service of one"
 RETIRED = "no annotation that only a retired version of the API reads"
 TRUSTED = "the statuses of built-in kinds are checked for their types only; whoever may write them is trusted"
 AT_ONCE = "a pod deleted without grace is DELETED, and not MODIFIED to be deleted before"
@@ -1134,6 +1135,8 @@ INITIALISING = {
     ],
 }  # fmt: skip
 
+DEVICES = "/apis/resource.k8s.io/v1"
+PODS_MADE = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]
 MORE_TABLES = [
     Case("print pods in rare states", [
         *printed(PODS, pod("init", initContainers=INIT), patch(f"{PODS}/init/status", {"status": INITIALISING},
@@ -1172,6 +1175,33 @@ MORE_TABLES = [
                 "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u", "controller": True}]}}),
         *printed(f"{NETWORK}/ingressclasses", named("m-{x}", spec={
             "controller": "example.com/c", "parameters": {"apiGroup": "example.com", "kind": "Thing", "name": "t"}})),
+    ]),
+    Case("print what extends a cluster", [
+        *printed(f"{WEBHOOKS}/validatingadmissionpolicies", named("n-{x}", spec={
+            "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}, "matchConstraints": {"resourceRules": PODS_MADE},
+            "validations": [{"expression": "true"}, {"expression": "1 < 2"}]})),
+        *printed(f"{WEBHOOKS}/validatingadmissionpolicybindings", named("n-{x}", spec={
+            "policyName": "p", "validationActions": ["Deny"],
+            "paramRef": {"name": "q", "parameterNotFoundAction": "Deny"}})),
+        *printed(f"{WEBHOOKS}/validatingadmissionpolicybindings", named("m-{x}", spec={
+            "policyName": "p", "validationActions": ["Deny"],
+            "paramRef": {"name": "q", "namespace": "o", "parameterNotFoundAction": "Deny"}})),
+        *printed(f"{WEBHOOKS}/validatingadmissionpolicybindings", named("l-{x}", spec={
+            "policyName": "p", "validationActions": ["Deny"]})),
+        *unlike(ALONE, printed("/apis/apiregistration.k8s.io/v1/apiservices", named("v1.{x}.example.com", spec={
+            "group": "{x}.example.com", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 100,
+            "insecureSkipTLSVerify": True, "service": {"name": "s", "namespace": "t"}}))),
+        *printed(f"{DEVICES}/deviceclasses", named("n-{x}", spec={})),
+        *printed(f"{DEVICES}/namespaces/{{ns}}/resourceclaims", named(spec={})),
+        patch(f"{DEVICES}/namespaces/{{ns}}/resourceclaims/n/status", {"status": {"allocation": {}, "reservedFor": [
+            {"resource": "pods", "name": "p", "uid": "u"}]}}, quiet=True),
+        get(f"{DEVICES}/namespaces/{{ns}}/resourceclaims", accept=TABLE),
+        *printed(f"{DEVICES}/namespaces/{{ns}}/resourceclaimtemplates", named(spec={"spec": {}})),
+        *printed(f"{DEVICES}/resourceslices", named("n-{x}", spec={
+            "nodeName": "a", "driver": "d.example.com", "devices": [],
+            "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}})),
+        *unlike(PROTECTION, printed(f"{STORAGE}/volumeattributesclasses", named(
+            "n-{x}", driverName="d", parameters={"a": "b"}))),
     ]),
 ]  # fmt: skip
 

@@ -1,6 +1,6 @@
 """Tables: what ``kubectl get`` prints, computed by the server (``meta.k8s.io/v1`` Table).
 
-Built-in kinds have their columns in code (`workloads`, `pods`, `others`), custom resources from
+Built-in kinds have their columns in code (`workloads`, `pods`, `extensions`, `others`), custom resources from
 ``additionalPrinterColumns``; a kind with neither shows name and age.
 """
 

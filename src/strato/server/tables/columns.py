@@ -137,3 +137,18 @@ def condition(obj: Obj, type_: str) -> Obj | None:
             found: Obj = one
             return found
     return None
+
+
+def plain(*paths: tuple[str, ...]) -> Any:
+    """Return cells of name, the members at the paths, and age."""
+
+    def cells(obj: Obj, now: float) -> list[Any]:
+        return [name(obj), *(_text(part(obj, *path)) for path in paths), age(obj, now)]
+
+    return cells
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, list):
+        return joined(value)
+    return "" if value is None else value

@@ -18,6 +18,7 @@ from strato.server.tables.columns import (
     name,
     pairs,
     part,
+    plain,
     selector,
     since,
     table_format,
@@ -231,21 +232,6 @@ def _priority_level(obj: Obj, now: float) -> list[Any]:
 _QUEUING = ("queues", "handSize", "queueLengthLimit")
 
 
-def _plain(*paths: tuple[str, ...]) -> Any:
-    """Return cells of name, the members at the paths, and age."""
-
-    def cells(obj: Obj, now: float) -> list[Any]:
-        return [name(obj), *(_text(part(obj, *path)) for path in paths), age(obj, now)]
-
-    return cells
-
-
-def _text(value: Any) -> Any:
-    if isinstance(value, list):
-        return joined(value)
-    return "" if value is None else value
-
-
 def _config_map(obj: Obj, now: float) -> list[Any]:
     return [name(obj), len(obj.get("data") or ()) + len(obj.get("binaryData") or ()), age(obj, now)]
 
@@ -341,14 +327,14 @@ FORMATS: Mapping[str, TableFormat] = {
     "nodes": table_format(
         "Name|Status|Roles|Age|Version|*Internal-IP|*External-IP|*OS-Image|*Kernel-Version|*Container-Runtime", _node
     ),
-    "namespaces": table_format("Name|Status|Age", _plain(("status", "phase"))),
+    "namespaces": table_format("Name|Status|Age", plain(("status", "phase"))),
     "events": table_format("Last Seen|Type|Reason|Object|*Subobject|*Source|Message|*First Seen|*Count|*Name", _event),
     "events.events.k8s.io": table_format(
         "Last Seen|Type|Reason|Object|*Subobject|*Source|Message|*First Seen|*Count|*Name", _event
     ),
     "configmaps": table_format("Name|Data|Age", _config_map),
     "secrets": table_format("Name|Type|Data|Age", _secret),
-    "serviceaccounts": table_format("Name|Age", _plain()),
+    "serviceaccounts": table_format("Name|Age", plain()),
     "endpoints": table_format("Name|Endpoints|Age", _endpoints),
     "endpointslices.discovery.k8s.io": table_format("Name|AddressType|Ports|Endpoints|Age", _endpoint_slice),
     "persistentvolumes": table_format(
@@ -373,12 +359,12 @@ FORMATS: Mapping[str, TableFormat] = {
     ),
     "nodes.metrics.k8s.io": table_format("Name|CPU|Memory|Window", _used),
     "pods.metrics.k8s.io": table_format("Name|CPU|Memory|Window", _used),
-    "leases.coordination.k8s.io": table_format("Name|Holder|Age", _plain(("spec", "holderIdentity"))),
+    "leases.coordination.k8s.io": table_format("Name|Holder|Age", plain(("spec", "holderIdentity"))),
     "priorityclasses.scheduling.k8s.io": table_format(
         "Name|#Value|?Global-Default|Age|PreemptionPolicy", _priority_class
     ),
     "flowschemas.flowcontrol.apiserver.k8s.io": table_format(
-        "Name|PriorityLevel|#MatchingPrecedence|DistinguisherMethod|Age|MissingPL", _flow_schema
+        "Name|PriorityLevel|MatchingPrecedence|DistinguisherMethod|Age|MissingPL", _flow_schema
     ),
     "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": table_format(
         "Name|Type|NominalConcurrencyShares|Queues|HandSize|QueueLengthLimit|Age", _priority_level
@@ -395,7 +381,7 @@ FORMATS: Mapping[str, TableFormat] = {
     "ipaddresses.networking.k8s.io": table_format("Name|ParentRef", _ip_address),
     "servicecidrs.networking.k8s.io": table_format("Name|CIDRs|Age", _service_cidr),
     "networkpolicies.networking.k8s.io": table_format("Name|Pod-Selector|Age", _network_policy),
-    "runtimeclasses.node.k8s.io": table_format("Name|Handler|Age", _plain(("handler",))),
+    "runtimeclasses.node.k8s.io": table_format("Name|Handler|Age", plain(("handler",))),
     "mutatingwebhookconfigurations.admissionregistration.k8s.io": table_format("Name|#Webhooks|Age", _webhooks),
     "validatingwebhookconfigurations.admissionregistration.k8s.io": table_format("Name|#Webhooks|Age", _webhooks),
 }

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from strato.api.kinds import Kind
-from strato.server.tables import custom, others, pods, workloads
+from strato.server.tables import custom, extensions, others, pods, workloads
 from strato.server.tables.columns import TableFormat
 
-_FORMATS: dict[str, TableFormat] = {**pods.FORMATS, **workloads.FORMATS, **others.FORMATS}
+_FORMATS: dict[str, TableFormat] = {**pods.FORMATS, **workloads.FORMATS, **others.FORMATS, **extensions.FORMATS}
 """By ``plural.group`` (``pods``, ``jobs.batch``)."""
 
 
