@@ -16,11 +16,11 @@ from pathlib import Path
 from random import Random
 
 from benchmarks.report import publish
-from strato.agent.events import ContainerEvent, HostEvent, Suppression, Workload
+from strato.agent.events import ContainerEvent, HostEvent, Suppression, WorkloadKind
 from strato.agent.policy import read_policy
 from strato.agent.registry import HandlerRegistry
 from strato.agent.rounds import HandlerSet
-from strato.agent.sampling.layouts import Group
+from strato.agent.sampling.layouts import ControlGroup
 from strato.agent.sampling.sampler import Sampler
 
 CONTAINERS = 110
@@ -40,7 +40,7 @@ def containers(random: Random) -> list[ContainerEvent]:
                 container="main",
                 id=f"id-{number}",
                 priority=random.choice([0, 100, 1000]),
-                workload=Workload.TRAINING if number % 2 else Workload.ONLINE,
+                workload=WorkloadKind.TRAINING if number % 2 else WorkloadKind.ONLINE,
                 used_cores=used,
                 throttled_ratio=random.choice([0.0, 0.2]),
                 limit_milli=1000,
@@ -78,7 +78,7 @@ def sample_seconds(folder: Path) -> float:
         files |= {"memory.stat": stats, "cpu.pressure": pressure, "memory.pressure": pressure, "io.stat": ""}
         for name, text in files.items():
             (directory / name).write_text(text)
-        groups[f"uid-{number}/main"] = Group(str(directory), str(directory), str(directory), is_unified=True)
+        groups[f"uid-{number}/main"] = ControlGroup(str(directory), str(directory), str(directory), is_unified=True)
     sampler = Sampler(48, 1.0)
     began = time.process_time()
     for second in range(SECONDS):

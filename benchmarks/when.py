@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from strato.api import catalog
 from strato.clock import format_time
-from strato.history.prediction import RunTimePredictor, RunTimes, Submission
+from strato.history.prediction import RunTimePredictor, RunTimes, SubmittedJob
 from strato.history.predictionintervals import AT_ONCE_SECONDS, Accuracy, Calibration, Interval
 from strato.node.hollow.runplan import RUN_SECONDS
 from strato.scheduler.cache import kinds
@@ -38,8 +38,8 @@ from strato.scheduler.dryrun.trial import Copy
 from strato.scheduler.framework.options import Config
 from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.shadow.child import Child
+from strato.sim.decisions.activejobs import ActiveJob, PodFactory
 from strato.sim.decisions.beginning import stored_before
-from strato.sim.decisions.lives import Life, PodForms
 from strato.sim.decisions.run import simulate_decisions
 from strato.sim.decisions.templates import Templates
 from strato.sim.foresight.when import Starts, starts
@@ -113,7 +113,7 @@ class Snapshots:
     def __init__(self, trace: Trace, course: Course, config: Config) -> None:
         self._trace, self._course, self._config = trace, course, config
         stored = stored_before(trace.jobs, (), START)
-        self._templates, self._forms = Templates(stored), PodForms()
+        self._templates, self._forms = Templates(stored), PodFactory()
         self._fixed = [Decoded("", kinds.of(catalog.NODE), node) for node in node_objects(trace.nodes, START)]
         for known in kinds.KINDS:
             for body in stored.objects.get(known.kind, {}).values():
@@ -155,7 +155,7 @@ class Snapshots:
         group = template.group_of(job.name, uid, group_uid=f"g{uid}", created=created)
         group = replace(group, status=replace(group.status, phase="Running" if runs else "Inqueue"))
         yield Decoded("", kinds.of(catalog.PODGROUP), group)
-        life = Life(row, job, template, group, uid)
+        life = ActiveJob(row, job, template, group, uid)
         nodes = self._course.nodes.get(row, []) if runs else []
         status = self._forms.started(format_time(START + float(self._course.start[row])), is_running=True)
         uids = iter([f"{uid}-{number}" for number in range(job.replicas)])
@@ -180,9 +180,9 @@ class Result:
     cpu_seconds: list[float]
 
 
-def submission(job: TraceJob) -> Submission:
+def submission(job: TraceJob) -> SubmittedJob:
     size = job.replicas * float(job.requests.get("cpu", "1"))
-    return Submission(user=job.user, name=job.application, size=size, estimate_seconds=job.estimate_seconds)
+    return SubmittedJob(user=job.user, name=job.application, size=size, estimate_seconds=job.estimate_seconds)
 
 
 class Asking:

@@ -34,7 +34,7 @@ from strato.node.hollow.commandlines import run_of
 from strato.node.hollow.distributions import parse_distribution
 from strato.node.hollow.failures import parse_failure
 from strato.node.hollow.stages.functions import KNOWN
-from strato.node.hollow.stages.gotemplate import Template, TemplateFailed
+from strato.node.hollow.stages.gotemplate import GoTemplate, TemplateFailed
 from strato.node.hollow.stages.jq import compile_query
 from strato.node.images.references import parse_reference
 from strato.node.shapes import parse_nodes
@@ -66,7 +66,7 @@ def _jobs(text: str, folder: Path) -> object:
 
 
 def _render(text: str) -> str:
-    return Template(text, KNOWN).render({"a": ["b"] * 50})
+    return GoTemplate(text, KNOWN).render({"a": ["b"] * 50})
 
 
 READERS: dict[str, Callable[[str], object]] = {
@@ -84,7 +84,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "lists of hosts": lambda text: texts.hostlist(text.split(",")),
     "Slurm's formats": lambda text: formats.short_columns(text, {}),
     "Hadoop's XML": lambda text: hadoopxml.parse(f"<a>{text}</a>"),
-    "Hadoop's values": lambda text: hadoopxml.Settings.from_mapping({"a": text, "b": "c"}).get("a"),
+    "Hadoop's values": lambda text: hadoopxml.HadoopSettings.from_mapping({"a": text, "b": "c"}).get("a"),
     "amounts of the Capacity Scheduler": lambda text: capacity_notation.parse(text, TYPES),
     "amounts of the Fair Scheduler": lambda text: fair_notation.parse(text[:4096], TYPES),
     "words of commands": lambda text: run_of(text.split(" ")),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from strato.scheduler.framework.plugin import Plugin
-from strato.scheduler.framework.reference import CLASSES, Member, members_of
+from strato.scheduler.framework.reference import CLASSES, ClassMember, members_of
 from strato.scheduler.model.tasks import STATUS_NAMES
 
 TARGET = Path(__file__).parents[1] / "docs" / "plugin-types.md"
@@ -47,7 +47,7 @@ def _section(cls: type) -> Iterator[str]:
     yield from _table(list(members_of(cls).values()))
 
 
-def _table(members: list[Member]) -> Iterator[str]:
+def _table(members: list[ClassMember]) -> Iterator[str]:
     yield "| attribute | type | what it is |\n| --- | --- | --- |"
     for one in sorted(members, key=lambda one: (bool(one.parameters), one.name)):
         type_ = one.type.replace("|", "\\|")

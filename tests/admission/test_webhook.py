@@ -24,11 +24,11 @@ from strato.admission.groups import read_groups
 from strato.admission.pods import GATE
 from strato.admission.webhook import (
     SERVICES,
-    Endpoint,
     FileCertificates,
     GroupsFile,
     Hooks,
     SecretCertificates,
+    WebhookEndpoint,
     WebhookOptions,
     WebhookServer,
     configurations,
@@ -183,7 +183,7 @@ def test_services_are_named_by_their_paths() -> None:
 
 def test_no_pod_waits_for_an_answer_and_only_ours_are_sent() -> None:
     hooks = Hooks(scheduler_names=("volcano", "mine"), resource_groups=True)
-    bodies = configurations(hooks, Endpoint(namespace="volcano-system", service="admission"), b"ca")
+    bodies = configurations(hooks, WebhookEndpoint(namespace="volcano-system", service="admission"), b"ca")
     by_name = {body["metadata"]["name"]: body["webhooks"][0] for body in bodies}
     assert len(by_name) == len(SERVICES)
     for name, webhook in by_name.items():
@@ -201,21 +201,21 @@ def test_without_resource_groups_only_pods_that_ask_for_the_gate_are_sent_to_be_
     annotations: dict[str, str] | None,
 ) -> None:
     hooks = Hooks(services=parse_enabled(["/pods/mutate"]))
-    (webhook,) = configurations(hooks, Endpoint(url="https://h:1"))[0]["webhooks"]
+    (webhook,) = configurations(hooks, WebhookEndpoint(url="https://h:1"))[0]["webhooks"]
     (condition,) = webhook["matchConditions"]
     meta: Json = {"name": "p", "namespace": "default"} | ({} if annotations is None else {"annotations": annotations})
     pod: Json = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": []}}
     is_sent = compile_expression(condition["expression"])({"object": pod})
     response = ask("/pods/mutate", question("/pods/mutate", pod), FakeWorld())
     assert is_sent == ("patch" in response) == (annotations == {GATE: "true"})
-    with_groups = configurations(replace(hooks, resource_groups=True), Endpoint(url="https://h:1"))[0]
+    with_groups = configurations(replace(hooks, resource_groups=True), WebhookEndpoint(url="https://h:1"))[0]
     assert "matchConditions" not in with_groups["webhooks"][0]
 
 
 @pytest.mark.parametrize("spec", [None, {}, {"queue": "default"}, {"queue": ""}, {"queue": "mine"}])
 def test_groups_are_sent_to_be_changed_unless_they_name_a_queue_of_their_own(spec: Json | None) -> None:
     hooks = Hooks(services=parse_enabled(["/podgroups/mutate"]))
-    (webhook,) = configurations(hooks, Endpoint(url="https://h:1"))[0]["webhooks"]
+    (webhook,) = configurations(hooks, WebhookEndpoint(url="https://h:1"))[0]["webhooks"]
     (condition,) = webhook["matchConditions"]
     group: Json = {"metadata": {"name": "g", "namespace": "default"}} | ({} if spec is None else {"spec": spec})
     is_sent = compile_expression(condition["expression"])({"object": group})
@@ -228,7 +228,7 @@ def test_groups_are_sent_to_be_changed_unless_they_name_a_queue_of_their_own(spe
 
 def test_of_a_configuration_somebody_else_wrote_only_the_client_changes() -> None:
     wanted = configurations(
-        Hooks(services=parse_enabled(["/hypernodes/validate"])), Endpoint(url="https://h:1"), b"new"
+        Hooks(services=parse_enabled(["/hypernodes/validate"])), WebhookEndpoint(url="https://h:1"), b"new"
     )[0]
     found = json.loads(json.dumps(wanted))
     found["metadata"]["resourceVersion"] = "7"
@@ -253,11 +253,13 @@ class Installed(LocalCluster):
 async def test_a_configuration_that_an_older_installation_lacks_is_done_without() -> None:
     server = in_memory_server(SystemClock(), random.Random(1))
     cluster = Installed(server, ADMIN)
-    wanted = configurations(Hooks(), Endpoint(url="https://h:1"), b"new")
+    wanted = configurations(Hooks(), WebhookEndpoint(url="https://h:1"), b"new")
     with pytest.raises(Forbidden, match="cannot create volcano-admission-service-jobs-mutate"):
         await publish(cluster, wanted)
     older = [
-        body for body in configurations(Hooks(), Endpoint(url="https://h:1"), b"old") if "pods-mutate" not in str(body)
+        body
+        for body in configurations(Hooks(), WebhookEndpoint(url="https://h:1"), b"old")
+        if "pods-mutate" not in str(body)
     ]
     assert len(older) == len(wanted) - 1
     for body in older:
@@ -319,7 +321,7 @@ class AdmissionReader:
 
     @contextlib.asynccontextmanager
     async def serving(self, **options: Any) -> AsyncIterator[WebhookServer]:
-        endpoint = Endpoint(url="https://127.0.0.1:9")
+        endpoint = WebhookEndpoint(url="https://127.0.0.1:9")
         settings = WebhookOptions(host="127.0.0.1", port=0, endpoint=endpoint, **options)
         webhook = WebhookServer(self.cluster, self.clock, self.certificates(), settings, self.metrics)
         task = asyncio.ensure_future(webhook.run())

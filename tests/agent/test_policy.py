@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from strato.agent.handlers.suppress import SuppressOptions
-from strato.agent.policy import Policy, read_policy
+from strato.agent.policy import AgentPolicy, read_policy
 from strato.agent.registry import HandlerRegistry
 from strato.errors import InvalidInput
 
@@ -29,7 +29,7 @@ class Mine(Handler):
 """
 
 
-def read(text: str, labels: dict[str, str] | None = None, directory: Path | None = None) -> Policy:
+def read(text: str, labels: dict[str, str] | None = None, directory: Path | None = None) -> AgentPolicy:
     return read_policy(text, labels or {}, HandlerRegistry(directory))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from strato.agent.running import RunningContainers
-from strato.agent.sampling.layouts import Group
+from strato.agent.sampling.layouts import ControlGroup
 from strato.api.core import Pod
 
 
@@ -17,16 +17,16 @@ class CountingLayout:
     def __init__(self, folder: Path) -> None:
         self.folder, self.asked = folder, 0
 
-    def pod(self, uid: str, qos: str) -> Group | None:
+    def pod(self, uid: str, qos: str) -> ControlGroup | None:
         return None
 
-    def best_effort(self) -> Group | None:
+    def best_effort(self) -> ControlGroup | None:
         return None
 
-    def container(self, uid: str, qos: str, name: str, container_id: str) -> Group | None:
+    def container(self, uid: str, qos: str, name: str, container_id: str) -> ControlGroup | None:
         self.asked += 1
         path = str(self.folder / uid)
-        return Group(path, path, path, is_unified=True)
+        return ControlGroup(path, path, path, is_unified=True)
 
 
 def pod(uid: str, version: str, phase: str = "Running") -> Pod:

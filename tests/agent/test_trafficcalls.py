@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
-from strato.agent.events import ContainerEvent, HostEvent, Workload
+from strato.agent.events import ContainerEvent, HostEvent, WorkloadKind
 from strato.agent.policy import WebhookOptions
 from strato.agent.trafficcalls import TrafficCalls
 from strato.clock import parse_time
@@ -78,7 +78,9 @@ async def world() -> AsyncIterator[tuple[Balancer, TrafficCalls, Instant, Callab
 
 
 def host(at: float, cpu: float) -> HostEvent:
-    def container(name: str, priority: int, used: float, workload: Workload = Workload.ONLINE) -> ContainerEvent:
+    def container(
+        name: str, priority: int, used: float, workload: WorkloadKind = WorkloadKind.ONLINE
+    ) -> ContainerEvent:
         return ContainerEvent(
             at=at,
             pod_uid=name,
@@ -95,7 +97,7 @@ def host(at: float, cpu: float) -> HostEvent:
     containers = (
         container("low", 100, 2.0),
         container("high", 1000, 4.0),
-        container("train", 0, 4.0, Workload.TRAINING),
+        container("train", 0, 4.0, WorkloadKind.TRAINING),
     )
     return HostEvent(at=at, capacity_cores=10.0, cpu=cpu, containers=containers)
 

@@ -19,7 +19,7 @@ from strato.agent.koordinator.cpusets import parse_cpus
 from strato.agent.policy import read_policy
 from strato.agent.registry import HandlerRegistry
 from strato.agent.sampling import groupfiles, weights
-from strato.agent.sampling.layouts import Group, SandboxLayout
+from strato.agent.sampling.layouts import ControlGroup, SandboxLayout
 from strato.agent.volcano.config import read_colocation
 from strato.api import yamltext
 from strato.cli.main import main
@@ -270,7 +270,7 @@ def _import_yarn(path: Path, rng: random.Random) -> None:
 def _place_yarn(path: Path, rng: random.Random) -> None:
     found = placing.read(path)
     queues = [{"metadata": {"name": name}} for name in ("prod", "adhoc", "root", "default")]
-    submission = placing.Submission(queue=rng.choice(("", "prod", "x")), user="ada", groups=("staff",), name="n")
+    submission = placing.SubmittedWork(queue=rng.choice(("", "prod", "x")), user="ada", groups=("staff",), name="n")
     with contextlib.suppress(placing.NotPlaced):
         found.place(submission, queues)
 
@@ -304,7 +304,7 @@ def _group_samples() -> list[Files]:
 
 def _read_group(path: Path, rng: random.Random) -> None:
     folder = str(path.parent)
-    group = Group(folder, folder, folder, is_unified=rng.random() < 0.7, network=folder)
+    group = ControlGroup(folder, folder, folder, is_unified=rng.random() < 0.7, network=folder)
     for read in (groupfiles.read_cpu, groupfiles.read_quota, groupfiles.read_holdings):
         with contextlib.suppress(OSError, ValueError):
             read(group)

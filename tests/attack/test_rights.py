@@ -23,7 +23,7 @@ async def test_the_attack_finds_a_server_without_the_check(monkeypatch: pytest.M
 
 @pytest.mark.attack
 async def test_the_attack_finds_wrong_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("strato.server.auth.policy.Rule.allows_path", lambda *_: True)
+    monkeypatch.setattr("strato.server.auth.policy.PolicyRule.allows_path", lambda *_: True)
     with pytest.raises(Exception, match="decides otherwise"):
         await attack(500, 1)
 

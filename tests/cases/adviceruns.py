@@ -13,11 +13,11 @@ from strato.advice.estimators import (
     to_resources,
     whole_cores,
 )
-from strato.advice.histogram import Checkpoint, Histogram, InvalidCheckpoint, Layout
+from strato.advice.histogram import BucketLayout, Checkpoint, Histogram, InvalidCheckpoint
 from strato.advice.use import Aggregation, ContainerUse, UseHistograms
 from strato.api import quantity
 from strato.history import statistics
-from strato.history.rows import COMPLETED, Host, Run
+from strato.history.rows import COMPLETED, Host, JobRun
 from strato.history.statistics import Period
 
 Json = dict[str, Any]
@@ -33,10 +33,10 @@ def _histogram(given: Json) -> Histogram:
     return Histogram(_layout(given["options"]), given.get("halfLifeSeconds", float("inf")))
 
 
-def _layout(options: Json) -> Layout:
+def _layout(options: Json) -> BucketLayout:
     if options["type"] == "linear":
-        return Layout.linear(options["max"], options["bucket"], options["epsilon"])
-    return Layout.exponential(options["max"], options["first"], options["ratio"], options["epsilon"])
+        return BucketLayout.linear(options["max"], options["bucket"], options["epsilon"])
+    return BucketLayout.exponential(options["max"], options["first"], options["ratio"], options["epsilon"])
 
 
 def _steps(found: Histogram, given: Json, steps: list[Json], answers: list[Any]) -> None:
@@ -217,11 +217,11 @@ def stats(given: Json) -> Json:
     }
 
 
-def _run(number: int, fields: Json) -> Run:
+def _run(number: int, fields: Json) -> JobRun:
     times = {name: fields.get(name) for name in ("ready", "started", "ended", "inqueue")}
     known = {"run_id": f"{number}", "job_uid": f"{number}", "namespace": "n", "job": "j", "kind": "k", "template": "j"}
     phase = fields.get("phase", COMPLETED)
-    return Run(**known, queue=fields.get("queue", "q"), submitted=fields["submitted"], phase=phase, **times)
+    return JobRun(**known, queue=fields.get("queue", "q"), submitted=fields["submitted"], phase=phase, **times)
 
 
 def _hosts(found: Any) -> list[Host]:

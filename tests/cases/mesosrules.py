@@ -16,7 +16,7 @@ from strato.interop.mesos import roles
 from strato.interop.mesos.allocator import Allocator, AllocatorOptions
 from strato.interop.mesos.books import Order
 from strato.interop.mesos.quota import Quota
-from strato.interop.mesos.resources import NOTHING, Disk, Kind, Resources
+from strato.interop.mesos.resources import NOTHING, DiskInfo, ResourceKind, Resources
 from strato.interop.mesos.resourcetext import parse, to_text
 from strato.interop.mesos.round import Allotment
 from strato.interop.mesos.sorter import ClusterTotals, Sorter
@@ -40,10 +40,10 @@ def read(text: str) -> Resources:
     return Resources.of(found)
 
 
-def _marked(kind: Kind, mark: str) -> Kind:
+def _marked(kind: ResourceKind, mark: str) -> ResourceKind:
     if mark == "rev":
         return replace(kind, revocable=True)
-    disk = kind.disk or Disk()
+    disk = kind.disk or DiskInfo()
     if mark == "mount":
         return replace(kind, disk=replace(disk, source_type="MOUNT"))
     assert mark.startswith("vol"), mark
@@ -191,7 +191,7 @@ def _sorter_expectation(sorter: Sorter, step: Json) -> tuple[Any, Any] | None:
 def _with_shared(step: Json) -> Resources:
     resources = read(step["resources"])
     for volume in step.get("shared", []):
-        kind = Kind(volume["name"], disk=Disk(volume["id"]), shared=True)
+        kind = ResourceKind(volume["name"], disk=DiskInfo(volume["id"]), shared=True)
         copy = Resources.of([(kind, round(volume["value"] * 1000))])
         resources = sum([copy] * volume["copies"], resources)
     return resources

@@ -22,7 +22,7 @@ from strato.api.amplification import (
 from strato.api.quantity import milli
 from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.resources import Dimensions
-from strato.scheduler.plugins.waterfilling import Attributes, Pool, fill_pools
+from strato.scheduler.plugins.waterfilling import NodePool, QueueEntitlement, fill_pools
 
 Json = dict[str, Any]
 
@@ -83,7 +83,7 @@ def pools(given: Json) -> Json:
     queues = {}
     for one in given["queues"]:
         request, cap = one.get("request", 10 * whole[0]), one.get("capability", whole[0])
-        queues[one["name"]] = Attributes(
+        queues[one["name"]] = QueueEntitlement(
             queue=Queue(one["name"], Dimensions()),
             weight=float(one.get("weight", 1)),
             guarantee=np.array([float(one.get("guarantee", 0)), 0.0, 0.0]),
@@ -93,7 +93,7 @@ def pools(given: Json) -> Json:
             elastic=zero,
         )
     made = [
-        Pool(
+        NodePool(
             total=np.array([float(amount), 0.0, 0.0]),
             members=[one["name"] for one in given["queues"] if name in one.get("pools", amounts)],
         )

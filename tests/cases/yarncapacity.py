@@ -19,10 +19,10 @@ from strato.interop.yarn.capacity.capacities import QueueCapacity
 from strato.interop.yarn.capacity.configuration import CapacityConfiguration
 from strato.interop.yarn.capacity.limits import am_limit, application_limits, user_am_limit
 from strato.interop.yarn.capacity.mappingrules import MappingRules
-from strato.interop.yarn.capacity.placement import PlacementRejected, Submission, place
+from strato.interop.yarn.capacity.placement import ApplicationSubmission, PlacementRejected, place
 from strato.interop.yarn.capacity.settings import SCHEDULER
 from strato.interop.yarn.capacity.userlimits import UserLimitInputs, user_limit
-from strato.interop.yarn.hadoopxml import Settings
+from strato.interop.yarn.hadoopxml import HadoopSettings
 from strato.interop.yarn.resources import add
 from tests.cases.yarnpreemption import proportional_preemption
 
@@ -73,7 +73,7 @@ def check_capacity(case: Json) -> list[str]:
     given, expect = case["input"], case["expect"]
     conf = {key if key.startswith("yarn.") else SCHEDULER + key: value for key, value in given["conf"].items()}
     try:
-        catalogue = QueueCatalogue.of(Settings.from_mapping(conf))
+        catalogue = QueueCatalogue.of(HadoopSettings.from_mapping(conf))
         rules = mappingrules.read(catalogue.settings)
     except InvalidInput as error:
         return [] if str(expect.get("error", "")).startswith("config") else [f"refused: {error}"]
@@ -107,7 +107,9 @@ def _answer(request: Json, rules: MappingRules, catalogue: QueueCatalogue) -> tu
         if user == "nosecondarygroupuser"
         else [user + kind for kind in ("group", "subgroup1", "subgroup2")]
     )
-    submission = Submission(queue=request["queue"], user=user, groups=groups, name=request.get("name", "app"))
+    submission = ApplicationSubmission(
+        queue=request["queue"], user=user, groups=groups, name=request.get("name", "app")
+    )
     answer: Json = {}
     try:
         answer["placed"] = place(submission, rules, catalogue)

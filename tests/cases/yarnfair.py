@@ -117,7 +117,7 @@ def _notation(case_input: Json) -> Json:
 
 def _options(case_input: Json, base: Json | None = None) -> FairOptions:
     conf = {**(base or {}), **(case_input.get("conf") or {})}
-    settings = hadoopxml.Settings.from_mapping({name: str(value) for name, value in conf.items()})
+    settings = hadoopxml.HadoopSettings.from_mapping({name: str(value) for name, value in conf.items()})
     return options_of(settings, _types(case_input))
 
 
@@ -155,7 +155,7 @@ def _settings(one: QueueSettings) -> Json:
     }
 
 
-def _rule(rule: placement.Rule) -> Json:
+def _rule(rule: placement.PlacementRule) -> Json:
     out: Json = {"rule": _CLASSES[rule.kind], "create": rule.create}
     if rule.queue:
         out["queue"] = rule.queue

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from strato.interop.yarn.capacity.arithmetic import BY_DOMINANT_SHARE, BY_MEMORY, Arithmetic, scaled
-from strato.interop.yarn.capacity.preemption import Marks, Round, advance, decide
+from strato.interop.yarn.capacity.preemption import Marks, PreemptionRound, advance, decide
 from strato.interop.yarn.capacity.preemptionmodel import (
     Application,
     ClusterState,
@@ -27,7 +27,7 @@ from strato.interop.yarn.capacity.preemptionmodel import (
     QueueNumbers,
 )
 from strato.interop.yarn.capacity.settings import PREEMPTION, preemption_settings
-from strato.interop.yarn.hadoopxml import Settings
+from strato.interop.yarn.hadoopxml import HadoopSettings
 from strato.interop.yarn.resources import Amounts, add, is_zero, subtract
 
 _SCHEDULER = "yarn.scheduler.capacity."
@@ -58,7 +58,7 @@ def _differences(
     case: dict[str, Any], conf: dict[str, str], flags: set[str], collection: Sequence[dict[str, Any]] | None
 ) -> list[str]:
     given, expect = case["input"], case["expect"]
-    settings = preemption_settings(Settings.from_mapping(conf))
+    settings = preemption_settings(HadoopSettings.from_mapping(conf))
     world = _Table(given, conf) if "table" in given else _Nodes(given, conf, expect.get("queues", {}))
     state = world.state()
     found = decide(state, settings, world.arithmetic)
@@ -504,7 +504,7 @@ def _disabled(conf: Mapping[str, str], path: str, kind: str = "") -> bool:
 
 
 def _event_differences(
-    found: Round,
+    found: PreemptionRound,
     settings: PreemptionSettings,
     expect: Mapping[str, Any],
     flags: set[str],
@@ -571,7 +571,7 @@ _FIELDS = {
 }
 
 
-def _queue_differences(found: Round, expected: Mapping[str, Any]) -> list[str]:
+def _queue_differences(found: PreemptionRound, expected: Mapping[str, Any]) -> list[str]:
     differences = []
     for key, fields in expected.items():
         path, _, partition = key.partition("|")
@@ -587,7 +587,7 @@ def _queue_differences(found: Round, expected: Mapping[str, Any]) -> list[str]:
     return differences
 
 
-def _application_differences(found: Round, path: str, partition: str, fields: Mapping[str, Any]) -> list[str]:
+def _application_differences(found: PreemptionRound, path: str, partition: str, fields: Mapping[str, Any]) -> list[str]:
     reassigned = found.reassigned.get((path, partition))
     if "appsIntraQueue" not in fields:
         return [] if reassigned is None else [f"{path}|{partition}: applications were looked at"]

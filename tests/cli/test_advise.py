@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from strato.advice.histogram import CPU
 from strato.cli.main import cli
 from strato.errors import StratoError
-from strato.history.rows import COMPLETED, Host, Replica, Run
+from strato.history.rows import COMPLETED, Host, JobRun, PodContainer
 from strato.history.store import HistoryStore
 
 NOON = 1785585600.0  # 2026-08-01 12:00 UTC
@@ -25,12 +25,12 @@ def store(tmp_path: Path) -> Path:
 
 
 def recorded(path: Path, kind: str, role: str) -> Path:
-    rows: list[Run | Replica | Host] = []
+    rows: list[JobRun | PodContainer | Host] = []
     for number in range(9):
         start = NOON - number * DAY
         job = f"ctr-day-202608{number + 10}"
         rows.append(
-            Run(
+            JobRun(
                 run_id=f"{number}/0",
                 job_uid=str(number),
                 namespace="ads",
@@ -46,7 +46,7 @@ def recorded(path: Path, kind: str, role: str) -> Path:
             )
         )
         rows += [
-            Replica(
+            PodContainer(
                 run_id=f"{number}/0",
                 role=role,
                 index=str(index),

@@ -20,8 +20,8 @@ import pytest
 from strato.api.crds import manifests
 from strato.cli.diagnosis import cluster, machine
 from strato.cli.diagnosis.cluster import ClusterFacts, LeaseFacts, WebhookFacts
-from strato.cli.diagnosis.findings import Finding, Status
-from strato.cli.diagnosis.machine import Listener, MachineFacts, Room
+from strato.cli.diagnosis.findings import CheckResult, Status
+from strato.cli.diagnosis.machine import FreeSpace, Listener, MachineFacts
 from strato.cli.diagnosis.probe import listener
 from strato.cli.doctor import as_json, as_text
 
@@ -31,7 +31,7 @@ GOOD_MACHINE = MachineFacts(
     python="3.13.0",
     strato="0.1.0",
     kubectl="v1.36.0",
-    rooms=(Room(Path("/data"), 1 << 40),),
+    rooms=(FreeSpace(Path("/data"), 1 << 40),),
     is_clock_kept=True,
     has_systemd=True,
 )
@@ -79,8 +79,10 @@ MACHINES: list[Any] = [
     pytest.param(
         {"egress_problem": "this machine has no default route"}, "nftables", "warning", "ip route add", id="no route"
     ),
-    pytest.param({"rooms": (Room(Path("/data"), 0),)}, "disk", "problem", "du -xh", id="disk full"),
-    pytest.param({"rooms": (Room(Path("/data"), 1 << 40, 3),)}, "disk", "problem", "--inodes", id="no inodes left"),
+    pytest.param({"rooms": (FreeSpace(Path("/data"), 0),)}, "disk", "problem", "du -xh", id="disk full"),
+    pytest.param(
+        {"rooms": (FreeSpace(Path("/data"), 1 << 40, 3),)}, "disk", "problem", "--inodes", id="no inodes left"
+    ),
     pytest.param({"memory_bytes": 1 << 20}, "memory", "warning", "add memory", id="little memory"),
     pytest.param({"open_files": 256}, "open files", "warning", "ulimit -n 65536", id="few open files"),
     pytest.param(
@@ -251,14 +253,14 @@ CLUSTERS: list[Any] = [
 ]
 
 
-def worst(found: list[Finding], check: str) -> Finding:
+def worst(found: list[CheckResult], check: str) -> CheckResult:
     (status,) = {max((Status.OK, Status.WARNING, Status.PROBLEM).index(f.status) for f in found if f.check == check)}
     return next(
         f for f in found if f.check == check and f.status is (Status.OK, Status.WARNING, Status.PROBLEM)[status]
     )
 
 
-def assert_only_that(found: list[Finding], check: str, status: str, todo: str) -> None:
+def assert_only_that(found: list[CheckResult], check: str, status: str, todo: str) -> None:
     assert worst(found, check).status == status, found
     assert todo in worst(found, check).todo, found
     assert {f.check for f in found if f.status is not Status.OK} <= {check, "controllers", "scheduler"}, found

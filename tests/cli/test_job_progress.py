@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from strato.cli.job.wait import progress_line, wait_for_jobs
-from strato.cli.reasons.report import Report
+from strato.cli.reasons.report import ReasonReport
 from strato.client.cluster import Cluster, ListPage
 from strato.clock import VirtualClock, run_virtual
 from strato.errors import TooManyRequests, Unavailable
@@ -112,9 +112,9 @@ def test_a_job_that_waits_names_the_command_that_says_why(
 ) -> None:
     clock = VirtualClock()
     cluster = cast(Cluster, FullCluster(clock, phase))
-    report = Report("job train", phase, code, f"{code} here")
+    report = ReasonReport("job train", phase, code, f"{code} here")
 
-    async def why(_name: str) -> Report:
+    async def why(_name: str) -> ReasonReport:
         return report
 
     run_virtual(clock, wait_for_jobs(cluster, namespace, ["train"], None, clock=clock, random=Random(1), why=why))

@@ -20,8 +20,8 @@ import pytest
 
 from strato.cli.home import Home
 from strato.cli.main import main
-from strato.cli.monitoring import Endpoint, TlsFiles, serve_endpoint, split_address
-from strato.cli.run.common import Common, Member, serve
+from strato.cli.monitoring import MonitoringEndpoint, TlsFiles, serve_endpoint, split_address
+from strato.cli.run.common import Common, RunningComponent, serve
 from strato.client.cluster import Cluster
 from strato.client.informer import Informers
 from strato.client.leases import LeaseTiming
@@ -89,7 +89,7 @@ async def test_what_reads_is_stopped_before_the_connections_close() -> None:
             cast(Cluster, Server()),
             Random(1),
             common,
-            [Member(name="part", work=work)],
+            [RunningComponent(name="part", work=work)],
             Registry(),
             informers=cast(Informers, Reading()),
         )
@@ -106,7 +106,7 @@ def free_port() -> int:
 @contextlib.asynccontextmanager
 async def serving(registry: Registry | None, tls: TlsFiles | None = None) -> AsyncIterator[str]:
     port = free_port()
-    endpoint = Endpoint(flag="--listen-address", address=f"127.0.0.1:{port}", metrics=registry, tls=tls)
+    endpoint = MonitoringEndpoint(flag="--listen-address", address=f"127.0.0.1:{port}", metrics=registry, tls=tls)
     task = asyncio.ensure_future(serve_endpoint(endpoint))
     try:
         while True:
@@ -173,7 +173,7 @@ async def test_a_taken_address_is_named() -> None:
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(UsageError, match=address):
-            await serve_endpoint(Endpoint(flag="--healthz-address", address=address, metrics=None))
+            await serve_endpoint(MonitoringEndpoint(flag="--healthz-address", address=address, metrics=None))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from strato.client.http import HttpCluster
 from strato.clock import SystemClock
 from strato.errors import Forbidden, Unavailable, UsageError
 from strato.http.client import Headers
-from strato.http.pool import Origin, Pool
+from strato.http.pool import ConnectionPool, Origin
 
 Script = Callable[["Peer"], Awaitable[None]]
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
@@ -347,7 +347,7 @@ async def test_read_goes_to_a_fresh_connection_when_all_kept_ones_are_dead(
 async def test_who_gives_up_waiting_in_line_does_not_take_the_turn_along(server: Scripted) -> None:
     server.scripts = [forever]
     host, port = server.address  # type: ignore[attr-defined]  # see `client`
-    pool = Pool(Origin(host, port, None, ""), 1)
+    pool = ConnectionPool(Origin(host, port, None, ""), 1)
     connection = await pool.take()
     impatient, patient = asyncio.create_task(pool.take()), asyncio.create_task(pool.take())
     await asyncio.sleep(0)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strato.client.load import LOAD_WINDOW_SECONDS, Load
+from strato.client.load import LOAD_WINDOW_SECONDS, LoadMeter
 from strato.client.statusqueue import InFlight, Reporter, Retries, StatusQueue, Write
 from strato.client.workqueue import LOW_PRIORITY_SECONDS
 from strato.clock import VirtualClock, run_virtual
@@ -60,7 +60,7 @@ class World:
     def __init__(self, clock: VirtualClock, *, batch: int = 1, retries: Retries | None = None, **options: int) -> None:
         self.clock = clock
         self.api = Api(clock)
-        self.load = Load()
+        self.load = LoadMeter()
         self.confirmed: list[Request] = []
         self.refused: list[tuple[str, int, str]] = []
         self.build: Callable[[str, int], Write[Request] | float | None] = lambda key, number: Write((key, number))
@@ -436,7 +436,7 @@ def test_without_a_burst_low_priority_is_written_at_once_a_batch_at_a_time() -> 
 
 
 def test_work_that_comes_steadily_and_slowly_is_no_load_however_long() -> None:
-    load = Load()
+    load = LoadMeter()
     for number in range(400):
         load.add(2, 0.04 * number)
         assert not load.is_high(0.04 * number)

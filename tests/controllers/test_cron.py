@@ -13,7 +13,7 @@ from strato.api import catalog
 from strato.api.core import Event
 from strato.api.volcano.batch import CronJob, Job
 from strato.clock import format_time, parse_time
-from strato.controllers.cron.plan import End, Outcome, OwnedJob, find_due, finished_to_delete
+from strato.controllers.cron.plan import End, JobEnd, OwnedJob, find_due, finished_to_delete
 from strato.controllers.cron.schedule import InvalidSchedule, InvalidTimeZone, Schedule, find_zone
 from tests.controllers.world import World, play, task, vcjob
 
@@ -96,11 +96,11 @@ def test_a_deadline_forgets_old_times() -> None:
 
 
 def test_history_keeps_the_youngest() -> None:
-    def ended(number: int, outcome: Outcome) -> OwnedJob:
+    def ended(number: int, outcome: JobEnd) -> OwnedJob:
         stamp = format_time(1_700_000_000 + number)
         return OwnedJob(Job(metadata=_meta(f"j{number}", stamp)), End(outcome, stamp))
 
-    jobs = [ended(3, Outcome.SUCCEEDED), ended(1, Outcome.SUCCEEDED), ended(2, Outcome.FAILED), ended(0, Outcome.OTHER)]
+    jobs = [ended(3, JobEnd.SUCCEEDED), ended(1, JobEnd.SUCCEEDED), ended(2, JobEnd.FAILED), ended(0, JobEnd.OTHER)]
     gone = finished_to_delete(jobs, succeeded_limit=1, failed_limit=0)
     assert [job.name for job in gone] == ["j1", "j2"]
 

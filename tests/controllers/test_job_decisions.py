@@ -30,7 +30,7 @@ from strato.controllers.job.states import (
 )
 from strato.controllers.job.status import StatusCache
 from strato.controllers.job.sync import dependencies_met
-from strato.controllers.job.terms import Action, JobEvent, Phase
+from strato.controllers.job.terms import JobAction, JobEvent, Phase
 from tests.controllers.world import task, vcjob
 
 ALL_ACTIONS = (
@@ -269,11 +269,11 @@ def test_target_kill_takes_the_part_it_names() -> None:
         plan = plan_target_kill(tasks, action, target)
         return None if plan is None else [p.index for p in plan.delete]
 
-    assert killed(Action.RESTART_TASK, Target("w")) == [0, 1, 2, 3]
-    assert killed(Action.RESTART_TASK, Target("x")) == []
-    assert killed(Action.RESTART_POD, Target("w", "j-w-2")) == [2]
-    assert killed(Action.RESTART_PARTITION, Target("w", "", "1")) == [2, 3]
-    assert killed(Action.RESTART_PARTITION, Target("w", "", "9")) is None
+    assert killed(JobAction.RESTART_TASK, Target("w")) == [0, 1, 2, 3]
+    assert killed(JobAction.RESTART_TASK, Target("x")) == []
+    assert killed(JobAction.RESTART_POD, Target("w", "j-w-2")) == [2]
+    assert killed(JobAction.RESTART_PARTITION, Target("w", "", "1")) == [2, 3]
+    assert killed(JobAction.RESTART_PARTITION, Target("w", "", "9")) is None
 
 
 def test_delayed_actions_are_cancelled_by_what_makes_them_pointless() -> None:

@@ -12,7 +12,7 @@ from strato.api import catalog
 from strato.api.core import ConfigMap
 from strato.api.wire import Request, Response
 from strato.client.cluster import Created
-from strato.controllers.job.calls import Call, Change, Compute, Create, Delete, Get, Plan, Set, ask
+from strato.controllers.job.calls import Call, Compute, Create, Delete, Get, PatchCall, Plan, Set, ask
 from strato.controllers.job.executor import Executor
 from strato.errors import AlreadyExists, ApiError, InvariantError, NotFound
 from tests.controllers.world import ADMIN, MeddlingCluster, World, play
@@ -41,7 +41,7 @@ def make(name: str) -> Plan[str]:
     assert isinstance(made, Created)
     yield from ask(Set(catalog.CONFIGMAP, "default", name, {"data": {"a": "c"}}))
     found = yield from ask(Get(catalog.CONFIGMAP, "default", name))
-    changed = yield from ask(Change(ConfigMap, "default", name, {"data": {"b": "d"}}))
+    changed = yield from ask(PatchCall(ConfigMap, "default", name, {"data": {"b": "d"}}))
     assert changed.metadata.name == name
     yield from ask(Delete(ConfigMap, "default", name, made.uid))
     return str(found["data"]["a"])
@@ -111,7 +111,7 @@ def test_a_set_and_a_change_of_one_kind_in_one_round_are_each_answered_in_its_wa
     def both() -> Plan[Any]:
         yield from ask(Create(catalog.CONFIGMAP, "default", settings("a")))
         patch = {"data": {"b": "d"}}
-        calls = (Set(catalog.CONFIGMAP, "default", "a", patch), Change(catalog.CONFIGMAP, "default", "a", patch))
+        calls = (Set(catalog.CONFIGMAP, "default", "a", patch), PatchCall(catalog.CONFIGMAP, "default", "a", patch))
         answers = yield [calls[at] for at in order]
         return dict(zip(order, answers, strict=True))
 

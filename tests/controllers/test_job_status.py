@@ -10,7 +10,7 @@ import pytest
 from strato.api.meta import ObjectMeta
 from strato.api.volcano.batch import JobStatus
 from strato.clock import parse_time
-from strato.controllers.job.states import Counts, Outcome
+from strato.controllers.job.states import Counts, NextPhase
 from strato.controllers.job.status import counts_same, killed, moved, stamped, synced, to_json, with_running_duration
 
 Json = dict[str, Any]
@@ -55,12 +55,12 @@ def test_a_kill_counts_only_what_terminates() -> None:
 
 def test_an_outcome_changes_phase_and_retries() -> None:
     assert moved(OLD, None) is OLD
-    assert moved(OLD, Outcome("Failed", 0))["state"] == {"phase": "Failed"}
-    assert moved(OLD, Outcome("Failed", 0))["retryCount"] == 2
-    assert moved(OLD, Outcome("Restarting", 3))["retryCount"] == 3
-    assert moved({}, Outcome("Failed", 0)) == {"state": {"phase": "Failed"}}
+    assert moved(OLD, NextPhase("Failed", 0))["state"] == {"phase": "Failed"}
+    assert moved(OLD, NextPhase("Failed", 0))["retryCount"] == 2
+    assert moved(OLD, NextPhase("Restarting", 3))["retryCount"] == 3
+    assert moved({}, NextPhase("Failed", 0)) == {"state": {"phase": "Failed"}}
     stamp = {"state": {"phase": "Running", "lastTransitionTime": BORN}}
-    assert moved(stamp, Outcome("Failed", 0))["state"] == {"phase": "Failed", "lastTransitionTime": BORN}
+    assert moved(stamp, NextPhase("Failed", 0))["state"] == {"phase": "Failed", "lastTransitionTime": BORN}
 
 
 def test_the_condition_of_a_phase_moves_to_the_end() -> None:

@@ -8,7 +8,7 @@ from strato.controllers.job.kill import plan_target_kill
 from strato.controllers.job.podevents import has_failed
 from strato.controllers.job.pods import PodState, TaskPods
 from strato.controllers.job.requests import Target
-from strato.controllers.job.terms import Action
+from strato.controllers.job.terms import JobAction
 
 
 def tasks(*leaving: int, partitions: bool = True) -> dict[str, TaskPods]:
@@ -22,18 +22,18 @@ def tasks(*leaving: int, partitions: bool = True) -> dict[str, TaskPods]:
 
 
 KILLS = [
-    pytest.param((), Action.RESTART_PARTITION, Target("w", "", "0"), [0, 1], 0, id="the first partition"),
-    pytest.param((), Action.RESTART_PARTITION, Target("w", "", "1"), [2, 3], 0, id="the last partition"),
-    pytest.param((3,), Action.RESTART_PARTITION, Target("w", "", "1"), [2], 1, id="one of two leaves"),
-    pytest.param((2, 3), Action.RESTART_PARTITION, Target("w", "", "1"), [], 2, id="both leave"),
-    pytest.param((), Action.RESTART_PARTITION, Target("w", "", "2"), None, 0, id="a partition of no pods"),
-    pytest.param((), Action.RESTART_PARTITION, Target("w", "", ""), None, 0, id="no partition"),
-    pytest.param((), Action.RESTART_PARTITION, Target("x", "", "0"), None, 0, id="a partition of another task"),
-    pytest.param((), Action.RESTART_POD, Target("w", "j-w-0"), [0], 0, id="the first pod"),
-    pytest.param((0,), Action.RESTART_POD, Target("w", "j-w-0"), [], 1, id="a pod that leaves"),
-    pytest.param((), Action.RESTART_POD, Target("w", "j-w-9"), [], 0, id="a pod that is gone"),
-    pytest.param((1,), Action.RESTART_TASK, Target("w"), [0, 2, 3], 1, id="a task"),
-    pytest.param((), Action.RESTART_TASK, Target("x"), [], 0, id="a task without pods"),
+    pytest.param((), JobAction.RESTART_PARTITION, Target("w", "", "0"), [0, 1], 0, id="the first partition"),
+    pytest.param((), JobAction.RESTART_PARTITION, Target("w", "", "1"), [2, 3], 0, id="the last partition"),
+    pytest.param((3,), JobAction.RESTART_PARTITION, Target("w", "", "1"), [2], 1, id="one of two leaves"),
+    pytest.param((2, 3), JobAction.RESTART_PARTITION, Target("w", "", "1"), [], 2, id="both leave"),
+    pytest.param((), JobAction.RESTART_PARTITION, Target("w", "", "2"), None, 0, id="a partition of no pods"),
+    pytest.param((), JobAction.RESTART_PARTITION, Target("w", "", ""), None, 0, id="no partition"),
+    pytest.param((), JobAction.RESTART_PARTITION, Target("x", "", "0"), None, 0, id="a partition of another task"),
+    pytest.param((), JobAction.RESTART_POD, Target("w", "j-w-0"), [0], 0, id="the first pod"),
+    pytest.param((0,), JobAction.RESTART_POD, Target("w", "j-w-0"), [], 1, id="a pod that leaves"),
+    pytest.param((), JobAction.RESTART_POD, Target("w", "j-w-9"), [], 0, id="a pod that is gone"),
+    pytest.param((1,), JobAction.RESTART_TASK, Target("w"), [0, 2, 3], 1, id="a task"),
+    pytest.param((), JobAction.RESTART_TASK, Target("x"), [], 0, id="a task without pods"),
 ]
 
 
@@ -47,7 +47,7 @@ def test_what_is_killed(
 
 
 def test_pods_without_a_partition_are_in_none() -> None:
-    assert plan_target_kill(tasks(partitions=False), Action.RESTART_PARTITION, Target("w", "", "")) is None
+    assert plan_target_kill(tasks(partitions=False), JobAction.RESTART_PARTITION, Target("w", "", "")) is None
 
 
 @pytest.mark.parametrize(

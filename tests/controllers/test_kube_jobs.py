@@ -25,7 +25,7 @@ from strato.api.core.container import StateTerminated
 from strato.api.core.pod import PodStatus, PodTemplateSpec
 from strato.api.meta import Condition, ObjectMeta
 from strato.controllers.kube.jobplan import (
-    Tally,
+    PodCounts,
     backoff_seconds,
     format_indexes,
     steps,
@@ -54,9 +54,9 @@ def pod(name: str, index: int | None = None, phase: str = "Running") -> Pod:
     return Pod(metadata=ObjectMeta(name=name, uid=name, annotations=annotations), status=PodStatus(phase=phase))
 
 
-def counted(active: int = 0, succeeded: int = 0, failed: int = 0, **more: Any) -> Tally:
+def counted(active: int = 0, succeeded: int = 0, failed: int = 0, **more: Any) -> PodCounts:
     pods = more.pop("pods", tuple(pod(f"p{i}") for i in range(active)))
-    return Tally(
+    return PodCounts(
         pods, more.pop("terminating", 0), succeeded, failed, 0, more.pop("restarts", 0), frozenset(more.pop("done", ()))
     )
 
@@ -79,7 +79,7 @@ def job(**spec: Any) -> Job:
         pytest.param({"parallelism": 0}, counted(active=1), 0, 1, id="no parallelism"),
     ],
 )
-def test_steps(spec: dict[str, Any], tally: Tally, create: int, delete: int) -> None:
+def test_steps(spec: dict[str, Any], tally: PodCounts, create: int, delete: int) -> None:
     planned = steps(job(**spec), tally, tally.active)
     assert (len(planned.create), len(planned.delete)) == (create, delete)
 
@@ -107,7 +107,7 @@ def test_indexes_are_filled_from_the_first_that_is_missing() -> None:
         pytest.param({"completions": 0}, counted(), 0, "CompletionsReached", id="nothing to do"),
     ],
 )
-def test_verdict(spec: dict[str, Any], tally: Tally, elapsed: float, reason: str | None) -> None:
+def test_verdict(spec: dict[str, Any], tally: PodCounts, elapsed: float, reason: str | None) -> None:
     ended = verdict(job(**spec), tally, 100.0 + elapsed, 100.0)
     assert (ended.reason if ended is not None else None) == reason
 

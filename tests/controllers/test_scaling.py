@@ -22,7 +22,7 @@ from strato.api.core.container import Container, ResourceRequirements
 from strato.api.core.pod import PodStatus
 from strato.api.meta import Condition, ObjectMeta
 from strato.clock import format_time
-from strato.controllers.kube.scaling import History, Proposal, Sample, Tolerances, Unknown, normalise, propose
+from strato.controllers.kube.scaling import History, Proposal, Tolerances, Unknown, UsageSample, normalise, propose
 from tests.controllers.world import World, play
 
 NOW = 1_700_000_000.0
@@ -38,8 +38,8 @@ def pod(
     return Pod(metadata=ObjectMeta(name=name), spec=PodSpec(containers=(container,)), status=status)
 
 
-def used(*millicores: int | None) -> dict[str, Sample]:
-    return {f"p{i}": Sample(m, NOW, 15.0) for i, m in enumerate(millicores) if m is not None}
+def used(*millicores: int | None) -> dict[str, UsageSample]:
+    return {f"p{i}": UsageSample(m, NOW, 15.0) for i, m in enumerate(millicores) if m is not None}
 
 
 HALF = MetricTarget(type="Utilization", average_utilization=50)
@@ -60,7 +60,7 @@ CASES = [
 
 @pytest.mark.parametrize(("pods", "samples", "replicas"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_what_pods_use_decides_how_many_there_shall_be(
-    pods: list[Pod], samples: dict[str, Sample], replicas: int
+    pods: list[Pod], samples: dict[str, UsageSample], replicas: int
 ) -> None:
     assert propose(HALF, "cpu", "", pods, samples, len(pods), Tolerances(), NOW).replicas == replicas
 
@@ -80,7 +80,9 @@ def test_an_average_value_needs_no_requests() -> None:
         ([pod("p0")], used(1), "other", "container other not found in Pod p0"),
     ],
 )
-def test_what_cannot_be_known_is_said(pods: list[Pod], samples: dict[str, Sample], container: str, says: str) -> None:
+def test_what_cannot_be_known_is_said(
+    pods: list[Pod], samples: dict[str, UsageSample], container: str, says: str
+) -> None:
     with pytest.raises(Unknown, match=says):
         propose(HALF, "cpu", container, pods, samples, 1, Tolerances(), NOW)
 

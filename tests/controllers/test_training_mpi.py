@@ -15,7 +15,7 @@ from strato.api.frameworks import JobShape
 from strato.api.volcano.scheduling import PodGroup
 from strato.controllers.training.adapters import ADAPTERS
 from strato.controllers.training.mpi.plan import plan
-from strato.controllers.training.record import Launch, TrainingPlan, TrainingRecord
+from strato.controllers.training.record import LauncherPlan, TrainingPlan, TrainingRecord
 
 Json = dict[str, Any]
 ADAPTER = ADAPTERS[catalog.MPIJOB]
@@ -112,28 +112,29 @@ def test_only_a_verdict_that_holds_ends_the_job(condition: Json, want: str) -> N
 
 
 READY = tuple(pod(f"m-worker-{index}", "Running", ready=True) for index in range(2))
+CREATE, CREATE_SUSPENDED, RESUME, SUSPEND = LauncherPlan
 LAUNCHES = [
-    pytest.param({}, (), None, Launch.CREATE, id="at once"),
+    pytest.param({}, (), None, CREATE, id="at once"),
     pytest.param({}, READY, launcher(), None, id="it is there"),
-    pytest.param({}, READY, launcher(suspend=True), Launch.RESUME, id="it was suspended"),
+    pytest.param({}, READY, launcher(suspend=True), RESUME, id="it was suspended"),
     pytest.param({"launcherCreationPolicy": "WaitForWorkersReady"}, (), None, None, id="it waits for all workers"),
     pytest.param({"launcherCreationPolicy": "WaitForWorkersReady"}, READY[:1], None, None, id="one of two is ready"),
     pytest.param(
         {"launcherCreationPolicy": "WaitForWorkersReady"}, (READY[0], pod("m-worker-1", "Running")), None, None,
         id="one of two is not",
     ),
-    pytest.param({"launcherCreationPolicy": "WaitForWorkersReady"}, READY, None, Launch.CREATE, id="both are ready"),
+    pytest.param({"launcherCreationPolicy": "WaitForWorkersReady"}, READY, None, CREATE, id="both are ready"),
     pytest.param(
-        {"launcherCreationPolicy": "WaitForWorkersReady", "workers": 0}, (), None, Launch.CREATE, id="it has no workers"
+        {"launcherCreationPolicy": "WaitForWorkersReady", "workers": 0}, (), None, CREATE, id="it has no workers"
     ),
-    pytest.param({"runPolicy": {"suspend": True}}, (), None, Launch.CREATE_SUSPENDED, id="suspended before it began"),
-    pytest.param({"runPolicy": {"suspend": True}}, READY, launcher(), Launch.SUSPEND, id="suspended while it runs"),
+    pytest.param({"runPolicy": {"suspend": True}}, (), None, CREATE_SUSPENDED, id="suspended before it began"),
+    pytest.param({"runPolicy": {"suspend": True}}, READY, launcher(), SUSPEND, id="suspended while it runs"),
     pytest.param({"runPolicy": {"suspend": True}}, (), launcher(suspend=True), None, id="suspended already"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("spec", "pods", "of", "want"), LAUNCHES)
-def test_when_a_launcher_starts(spec: Json, pods: tuple[Pod, ...], of: Job | None, want: Launch | None) -> None:
+def test_when_a_launcher_starts(spec: Json, pods: tuple[Pod, ...], of: Job | None, want: LauncherPlan | None) -> None:
     planned = plan(record(pods, of, **spec))
     assert planned.launch is want
     assert planned.delete_pods == (list(pods) if "runPolicy" in spec else [])
@@ -165,6 +166,6 @@ def test_a_worker_that_was_evicted_ends_the_job_and_its_launcher() -> None:
     evicted = pod("m-worker-0", "Failed", reason="Evicted")
     planned = plan(record((evicted, READY[1]), launcher(), runPolicy={"cleanPodPolicy": "Running"}))
     assert verdict(planned) == ("Failed", "MPIJobEvicted", "1/2 workers are evicted")
-    assert planned.launch is Launch.SUSPEND
+    assert planned.launch is LauncherPlan.SUSPEND
     kept = plan(record((pod("m-worker-0", "Failed", reason="Error"), READY[1]), launcher()))
     assert verdict(kept)[0] == ""

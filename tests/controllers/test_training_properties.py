@@ -20,7 +20,7 @@ from strato.api.volcano.scheduling import PodGroup, PodGroupStatus
 from strato.clock import format_time
 from strato.controllers.training import bodies, gang
 from strato.controllers.training.adapters import ADAPTERS
-from strato.controllers.training.record import Gang, Launch, TrainingPlan, TrainingRecord
+from strato.controllers.training.record import Gang, LauncherPlan, TrainingPlan, TrainingRecord
 from strato.controllers.trainingoptions import PodOptions
 
 NOW = 1_767_225_600.0
@@ -136,9 +136,9 @@ class World:
         body["metadata"]["uid"] = f"{name}-{self.made[name]}"
         self.pods[name] = {**body, "status": {"phase": "Pending"}}
 
-    def _launch(self, launch: Launch) -> None:
-        assert launch in (Launch.CREATE, Launch.SUSPEND)
-        if launch is Launch.SUSPEND:
+    def _launch(self, launch: LauncherPlan) -> None:
+        assert launch in (LauncherPlan.CREATE, LauncherPlan.SUSPEND)
+        if launch is LauncherPlan.SUSPEND:
             assert self.launcher is not None
             self.launcher = {**self.launcher, "spec": {"suspend": True}, "status": {}}
         else:

@@ -17,7 +17,7 @@ from strato.api.volcano.scheduling import PodGroup, Queue
 from strato.api.wire import Request
 from strato.clock import VirtualClock, run_virtual
 from strato.errors import ApiError, Conflict, InternalError, Unavailable
-from strato.testing.faults import WORLDS, Fault, Faults, FaultyCluster, Rule
+from strato.testing.faults import WORLDS, Faults, FaultyCluster, RequestFault, Rule
 from tests.controllers import test_flow, test_job_lifecycle, test_kube, test_kube_jobs, test_kube_sets, test_queue
 from tests.controllers.world import ADMIN, World, on_server, task, vcjob
 
@@ -130,11 +130,11 @@ def test_a_command_whose_deletion_had_no_answer_is_carried_out() -> None:
 
     lost: list[Request] = []
 
-    def first_deletion(request: Request) -> Fault | None:
+    def first_deletion(request: Request) -> RequestFault | None:
         if request.method != "DELETE" or "/commands/" not in request.path or lost:
             return None
         lost.append(request)
-        return Fault.LOST
+        return RequestFault.LOST
 
     play(first_deletion, story)
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strato.history.prediction import RunTimePredictor, Submission, name_pattern
+from strato.history.prediction import RunTimePredictor, SubmittedJob, name_pattern
 
-ANNA = Submission(user="anna", name="train-1", size=8, estimate_seconds=3_600)
+ANNA = SubmittedJob(user="anna", name="train-1", size=8, estimate_seconds=3_600)
 
 
 def test_nothing_known_takes_shares_of_the_estimate() -> None:
@@ -22,9 +22,9 @@ def test_nothing_known_takes_shares_of_the_estimate() -> None:
 def test_the_same_job_counts_most() -> None:
     predictor = RunTimePredictor()
     for number in range(10):
-        predictor.take(Submission(user="anna", name=f"train-{number}", size=8, estimate_seconds=3_600), 600.0)
-        predictor.take(Submission(user="anna", name="other", size=1, estimate_seconds=7_200), 5_000.0)
-        predictor.take(Submission(user="ben", name="train-3", size=8, estimate_seconds=3_600), 3_000.0)
+        predictor.take(SubmittedJob(user="anna", name=f"train-{number}", size=8, estimate_seconds=3_600), 600.0)
+        predictor.take(SubmittedJob(user="anna", name="other", size=1, estimate_seconds=7_200), 5_000.0)
+        predictor.take(SubmittedJob(user="ben", name="train-3", size=8, estimate_seconds=3_600), 3_000.0)
     assert predictor.predict(ANNA).at(0.5) == 600.0
 
 
@@ -40,23 +40,23 @@ def test_newer_runs_count_more() -> None:
 def test_a_user_without_history_gets_what_such_sizes_take() -> None:
     predictor = RunTimePredictor()
     for number in range(30):
-        predictor.take(Submission(user=f"user-{number}", size=8, estimate_seconds=3_600), 1_800.0)
-    assert predictor.predict(Submission(user="new", size=8, estimate_seconds=3_600)).at(0.5) == 1_800.0
+        predictor.take(SubmittedJob(user=f"user-{number}", size=8, estimate_seconds=3_600), 1_800.0)
+    assert predictor.predict(SubmittedJob(user="new", size=8, estimate_seconds=3_600)).at(0.5) == 1_800.0
 
 
 def test_another_estimate_scales_what_was_seen() -> None:
     predictor = RunTimePredictor()
     for _ in range(20):
         predictor.take(ANNA, 900.0)
-    longer = Submission(user="anna", name="another", size=64, estimate_seconds=36_000)
+    longer = SubmittedJob(user="anna", name="another", size=64, estimate_seconds=36_000)
     assert predictor.predict(longer).at(0.5) == pytest.approx(9_000.0)
 
 
 def test_what_has_run_for_long_runs_on() -> None:
     predictor = RunTimePredictor()
     for seconds in (100.0, 200.0, 3_000.0) * 10:
-        predictor.take(Submission(user="anna"), seconds)
-    found = predictor.predict(Submission(user="anna"))
+        predictor.take(SubmittedJob(user="anna"), seconds)
+    found = predictor.predict(SubmittedJob(user="anna"))
     assert found.at(0.5) < 3_000.0
     assert found.at(0.5, elapsed_seconds=250.0) == 3_000.0
     assert found.at(0.5, elapsed_seconds=1e6) == pytest.approx(2e6)  # as long again
@@ -65,8 +65,8 @@ def test_what_has_run_for_long_runs_on() -> None:
 def test_deadlines_end_runs() -> None:
     predictor = RunTimePredictor()
     for _ in range(30):
-        predictor.take(Submission(user="anna", name="x"), 5_000.0)
-    found = predictor.predict(Submission(user="anna", name="x", limit_seconds=1_000.0))
+        predictor.take(SubmittedJob(user="anna", name="x"), 5_000.0)
+    found = predictor.predict(SubmittedJob(user="anna", name="x", limit_seconds=1_000.0))
     assert found.at(0.9) == 1_000.0
 
 
@@ -86,7 +86,7 @@ def test_name_pattern(name: str, pattern: str) -> None:
 
 
 jobs = st.builds(
-    Submission,
+    SubmittedJob,
     user=st.sampled_from(["a", "b", ""]),
     name=st.sampled_from(["x-1", "x-2", "y", ""]),
     size=st.floats(0, 1e6),
@@ -96,7 +96,7 @@ jobs = st.builds(
 
 
 @given(runs=st.lists(st.tuples(jobs, st.floats(allow_nan=True)), max_size=40), job=jobs, elapsed=st.floats(0, 1e8))
-def test_distribution_is_one(runs: list[tuple[Submission, float]], job: Submission, elapsed: float) -> None:
+def test_distribution_is_one(runs: list[tuple[SubmittedJob, float]], job: SubmittedJob, elapsed: float) -> None:
     """Whatever was seen: shares are monotone, nothing is negative, and nothing ends before now."""
     predictor = RunTimePredictor()
     for seen, seconds in runs:
@@ -114,6 +114,6 @@ def test_distribution_is_one(runs: list[tuple[Submission, float]], job: Submissi
 def test_memory_is_bounded() -> None:
     predictor = RunTimePredictor(max_bytes=100_000)
     for number in range(5_000):
-        predictor.take(Submission(user=f"user-{number}", name=f"{'abc'[number % 3]}", size=number), 60.0)
+        predictor.take(SubmittedJob(user=f"user-{number}", name=f"{'abc'[number % 3]}", size=number), 60.0)
     assert predictor.matches < 200
-    assert predictor.predict(Submission(user="someone")).at(0.5) == 60.0
+    assert predictor.predict(SubmittedJob(user="someone")).at(0.5) == 60.0

@@ -8,17 +8,17 @@ import pytest
 
 from strato.history.jobs import JobFacts
 from strato.history.predictionannotations import START, START_INTERVAL, prediction_of
-from strato.history.rows import Run
+from strato.history.rows import JobRun
 from strato.history.statistics import Period, of_predictions
 from strato.history.store import HistoryStore
 
 DAY = Period(0.0, 86_400.0)
 
 
-def run(number: int, submitted: float, ready: float | None, **predicted: float) -> Run:
+def run(number: int, submitted: float, ready: float | None, **predicted: float) -> JobRun:
     text = str(number)
     fields = {"run_id": text, "job_uid": text, "namespace": "n", "job": text, "kind": "Job", "template": "t"}
-    return Run(**fields, queue="q", submitted=submitted, ready=ready, **predicted)
+    return JobRun(**fields, queue="q", submitted=submitted, ready=ready, **predicted)
 
 
 def test_errors_are_those_of_the_prediction_and_of_the_mean_wait() -> None:

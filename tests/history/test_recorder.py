@@ -14,8 +14,8 @@ from strato.advice.estimators import Amounts
 from strato.api.metrics import USAGE_RATIO
 from strato.api.volcano.batch import Job
 from strato.history import advising, statistics
-from strato.history.recorder import KEPT_SECONDS, Recorder
-from strato.history.rows import ABORTED, COMPLETED, Host, Run
+from strato.history.recorder import KEPT_SECONDS, HistoryRecorder
+from strato.history.rows import ABORTED, COMPLETED, Host, JobRun
 from strato.history.statistics import Period
 from strato.history.store import HistoryStore
 from strato.testing.harness import Harness, run_in_virtual_time
@@ -31,7 +31,7 @@ async def inline(function: Callable[..., Any], *args: Any) -> Any:
 @asynccontextmanager
 async def recorded(h: Harness, path: Path) -> AsyncIterator[HistoryStore]:
     store = HistoryStore(path)
-    recorder = Recorder(h.cluster, h.world.informers, h.clock, store, offload=inline)
+    recorder = HistoryRecorder(h.cluster, h.world.informers, h.clock, store, offload=inline)
     running = asyncio.ensure_future(recorder.run())
     try:
         yield store
@@ -85,7 +85,7 @@ def test_a_jobs_run_its_replicas_and_hosts_are_recorded(tmp_path: Path) -> None:
 def test_what_is_older_than_a_quarter_is_forgotten(tmp_path: Path) -> None:
     async def story(h: Harness) -> None:
         store, now = HistoryStore(tmp_path / "h.db"), h.clock.now()
-        recorder = Recorder(h.cluster, h.world.informers, h.clock, store, offload=inline)
+        recorder = HistoryRecorder(h.cluster, h.world.informers, h.clock, store, offload=inline)
         kept = now - KEPT_SECONDS + 60
         store.append([host(at) for at in (now - KEPT_SECONDS - 60, kept, now)])
         await recorder._forget()
@@ -121,7 +121,7 @@ def test_what_is_older_than_the_retention_is_forgotten(tmp_path: Path) -> None:
     async def story(h: Harness) -> None:
         async with recorded(h, tmp_path / "h.db") as store:
             old = {"phase": COMPLETED, "ended": h.clock.now() - 91 * 86_400.0}
-            store.append([Run(run_id="0/0", job_uid="0", namespace="n", kind="k", job="j", template="j", queue="q",
+            store.append([JobRun(run_id="0/0", job_uid="0", namespace="n", kind="k", job="j", template="j", queue="q",
                               submitted=0.0, **old)])  # fmt: skip
             made = job("daily-a", 60)
             made["metadata"].setdefault("labels", {})["strato.io/template"] = "daily"

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strato.history.rows import COMPLETED, FAILED, Host, Replica, Run
+from strato.history.rows import COMPLETED, FAILED, Host, JobRun, PodContainer
 from strato.history.statistics import Period, allocated, nearest_rank, of_hosts, of_role, of_runs
 
 DAY = Period(0.0, 86_400.0)
 
 
-def run(number: int = 0, **fields: Any) -> Run:
+def run(number: int = 0, **fields: Any) -> JobRun:
     values = {"submitted": 0.0, "phase": COMPLETED, "queue": "rec", "kind": "batch.volcano.sh/v1alpha1/Job"}
     names = {"run_id": f"{number}/0", "job_uid": f"{number}", "namespace": "n", "job": "j", "template": "j"}
-    return Run(**{**names, **values, **fields})
+    return JobRun(**{**names, **values, **fields})
 
 
 def host(node: str, at: float, cores: float, share: float) -> Host:
@@ -76,7 +76,7 @@ def test_attempts_of_a_job_are_one_job() -> None:
 
 
 def test_roles_use_what_they_requested_in_part() -> None:
-    replica = Replica(
+    replica = PodContainer(
         run_id="1/0",
         role="worker",
         index="0",
@@ -103,7 +103,7 @@ def test_a_nearest_rank_is_a_value_that_the_share_is_not_above(values: list[floa
 
 
 def test_requests_count_from_when_hosts_were_measured_first() -> None:
-    replica = Replica(run_id="1/0", role="w", index="0", pod="p", container="c", bound=0.0, cpu_req=2000)
+    replica = PodContainer(run_id="1/0", role="w", index="0", pod="p", container="c", bound=0.0, cpu_req=2000)
     hosts = [host("a", 300.0 * number, 8, 0.5) for number in (1, 2)]
     assert allocated([replica], hosts, DAY) == pytest.approx(2 * 600 / (8 * 600))
 

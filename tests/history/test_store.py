@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from strato.history.rows import COMPLETED, Host, Replica
+from strato.history.rows import COMPLETED, Host, PodContainer
 from strato.history.store import HistoryError, HistoryStore
 from tests.history.test_statistics import host, run
 
-REPLICA = Replica(run_id="1/0", role="worker", index="0", pod="p", container="c", started=1.0, seen=2.0)
+REPLICA = PodContainer(run_id="1/0", role="worker", index="0", pod="p", container="c", started=1.0, seen=2.0)
 
 
 def test_the_newest_row_of_a_thing_is_what_is_known_of_it(tmp_path: Path) -> None:
@@ -19,7 +19,9 @@ def test_the_newest_row_of_a_thing_is_what_is_known_of_it(tmp_path: Path) -> Non
     store = HistoryStore(path)
     done = run(1, started=5.0, ended=9.0)
     store.append([run(1, phase="Pending"), done, REPLICA])
-    counted = Replica(**{name: getattr(REPLICA, name) for name in REPLICA.__struct_fields__} | {"cpu_samples": {7: 3}})
+    counted = PodContainer(
+        **{name: getattr(REPLICA, name) for name in REPLICA.__struct_fields__} | {"cpu_samples": {7: 3}}
+    )
     store.append([counted, host("a", 0.0, 8, 0.5)])
     reader = HistoryStore(path, read_only=True)
     assert reader.runs() == [done]

@@ -10,7 +10,7 @@ import pytest
 from strato.api.core import Pod
 from strato.api.metrics import PodMetrics, amounts
 from strato.history.jobs import JobFacts
-from strato.history.rows import ABORTED, Replica, Run
+from strato.history.rows import ABORTED, JobRun, PodContainer
 from strato.history.tracker import Tracker
 
 NOON = 1_700_000_000.0
@@ -72,9 +72,9 @@ def test_the_replicas_of_a_job_that_is_gone_have_ended() -> None:
     tracker.take_rows()
     tracker.forget_job("j", NOON + 60)
     rows = {type(row): row for row in tracker.take_rows()}
-    run, replica = rows[Run], rows[Replica]
-    assert isinstance(run, Run)
-    assert isinstance(replica, Replica)
+    run, replica = rows[JobRun], rows[PodContainer]
+    assert isinstance(run, JobRun)
+    assert isinstance(replica, PodContainer)
     assert (run.phase, run.ended, replica.ended) == (ABORTED, NOON + 60, NOON + 60)
     tracker.see_pod(pod("a"), is_gone=True, now=NOON + 70)
     assert tracker.take_rows() == []
@@ -86,10 +86,10 @@ def test_an_ended_replica_is_recorded_once_while_its_pod_is_still_there() -> Non
     tracker.see_job(facts(), NOON)
     tracker.see_pod(pod("a"), is_gone=False, now=NOON)
     tracker.see_pod(pod("a", phase="Succeeded"), is_gone=False, now=NOON + 10)
-    assert [row.ended for row in tracker.take_rows() if isinstance(row, Replica)] == [NOON + 10]
+    assert [row.ended for row in tracker.take_rows() if isinstance(row, PodContainer)] == [NOON + 10]
     tracker.see_pod(pod("a", phase="Succeeded"), is_gone=False, now=NOON + 20)
     tracker.see_pod(pod("a", phase="Succeeded"), is_gone=True, now=NOON + 30)
-    assert not [row for row in tracker.take_rows() if isinstance(row, Replica)]
+    assert not [row for row in tracker.take_rows() if isinstance(row, PodContainer)]
 
 
 def test_a_measurement_that_cannot_be_read_is_none() -> None:
@@ -100,7 +100,7 @@ def test_a_measurement_that_cannot_be_read_is_none() -> None:
     for minute in range(10):
         tracker.sample([(pod("a"), metrics("x" if minute % 2 else "2"))], 60.0, NOON + 600 + 60 * minute)
     tracker.save_all(NOON + 2000)
-    (replica,) = [row for row in tracker.take_rows() if isinstance(row, Replica)]
+    (replica,) = [row for row in tracker.take_rows() if isinstance(row, PodContainer)]
     assert (sum(replica.cpu_samples.values()), replica.cpu_core_s) == (5, 5 * 2 * 60.0)
 
 
@@ -124,7 +124,7 @@ def test_what_a_suppressed_container_uses_does_not_count(annotation: str, counte
     tracker.see_pod(one, is_gone=False, now=NOON)
     tracker.sample([(one, metrics("2"))], 60.0, NOON + 600)
     tracker.save_all(NOON + 700)
-    (replica,) = [row for row in tracker.take_rows() if isinstance(row, Replica)]
+    (replica,) = [row for row in tracker.take_rows() if isinstance(row, PodContainer)]
     assert bool(replica.cpu_samples) is counted
 
 
@@ -150,7 +150,7 @@ def test_a_pod_is_bound_when_its_condition_says() -> None:
         one, status=msgspec.convert({**msgspec.to_builtins(one.status), "conditions": [said]}, type(one.status))
     )
     tracker.see_pod(one, is_gone=False, now=NOON + 60)
-    (replica,) = [row for row in tracker.take_rows() if isinstance(row, Replica)]
+    (replica,) = [row for row in tracker.take_rows() if isinstance(row, PodContainer)]
     assert replica.bound == NOON + 5
 
 
@@ -161,7 +161,7 @@ def test_the_use_of_a_live_replica_is_saved_often_at_first_and_then_every_half_h
     saved = []
     for step in range(1, 241):
         tracker.sample([(pod("a"), metrics("2"))], 30.0, NOON + 30 * step)
-        rows = [row for row in tracker.take_rows() if isinstance(row, Replica)]
+        rows = [row for row in tracker.take_rows() if isinstance(row, PodContainer)]
         saved += [(step / 2, sum(row.cpu_samples.values())) for row in rows]
     early = [(0.5, 0), (1, 1), (1.5, 2), (2.5, 4), (4.5, 8), (8.5, 16)]  # its first minute says nothing of its cpu
     assert saved == [*early, (38.5, 76), (68.5, 136), (98.5, 196)]
@@ -174,7 +174,7 @@ def test_an_ended_run_stays_as_it_ended() -> None:
     tracker.see_job(facts()._replace(phase="Failed", ended=NOON + 90), NOON + 90)
     tracker.see_job(facts(), NOON + 100)
     (run,) = tracker.take_rows()
-    assert isinstance(run, Run)
+    assert isinstance(run, JobRun)
     assert (run.phase, run.ended) == ("Completed", NOON + 50)
 
 
@@ -193,5 +193,5 @@ def test_pods_of_a_train_job_are_those_of_its_jobs() -> None:
         now=NOON,
     )
     tracker.save_all(NOON + 60)
-    (replica,) = (row for row in tracker.take_rows() if isinstance(row, Replica))
+    (replica,) = (row for row in tracker.take_rows() if isinstance(row, PodContainer))
     assert (replica.role, replica.index) == ("node", "3")

@@ -20,11 +20,11 @@ from strato.http import server as http_server
 from strato.http.headers import Head
 from strato.http.plain import PlainService, text
 from strato.http.server import Connection, Connections
-from strato.http.service import Service
+from strato.http.service import HttpService
 from tests.http.badrequests import AMBIGUOUS, UNREADABLE
 
 
-class Echo(Service):
+class Echo(HttpService):
     """Answers what was asked, at once or later."""
 
     def __init__(self, later: bool = False) -> None:
@@ -694,7 +694,9 @@ async def healthy(request: Request) -> Response:
     ids=["nothing", "part of a head", "part of a second head", "part of a body"],
 )
 @pytest.mark.parametrize("service", [Known, lambda: PlainService(healthy)], ids=["users", "everybody"])
-def test_who_sends_byte_by_byte_has_so_much_time(service: Callable[[], Service], sent: bytes, seconds: float) -> None:
+def test_who_sends_byte_by_byte_has_so_much_time(
+    service: Callable[[], HttpService], sent: bytes, seconds: float
+) -> None:
     async def main() -> None:
         connections = Connections(service(), VirtualClock())
         wire = more(connections)

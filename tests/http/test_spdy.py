@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strato.http.spdy import DICTIONARY, MOST_CONTROL_BYTES, BadFrame, Data, Frames, GoAway, Opened, Ping, Reset
+from strato.http.spdy import DICTIONARY, MOST_CONTROL_BYTES, BadFrame, Data, Frames, GoAway, Ping, Reset, StreamOpened
 
 
 class Client:
@@ -42,8 +42,8 @@ def test_every_kind_of_frame_is_read() -> None:
     data += control(4, b"\0\0\0\0") + control(6, struct.pack(">I", 7)) + control(3, struct.pack(">II", 1, 5))
     data += struct.pack(">II", 3, 1 << 24 | 5) + b"hello" + control(7, bytes(8))
     assert list(frames.feed(data)) == [
-        Opened(1, {"streamtype": "error", "port": "80"}, False),
-        Opened(3, {"streamtype": "data"}, True),
+        StreamOpened(1, {"streamtype": "error", "port": "80"}, False),
+        StreamOpened(3, {"streamtype": "data"}, True),
         Ping(7),
         Reset(1),
         Data(3, b"hello", True),
@@ -60,7 +60,7 @@ def test_frames_may_come_in_any_pieces(cuts: list[int]) -> None:
     for cut in [*cuts, len(data)]:
         found += list(frames.feed(data[start : start + cut]))
         start += cut
-    assert found[0] == Opened(1, {"streamtype": "data", "port": "80"}, False)
+    assert found[0] == StreamOpened(1, {"streamtype": "data", "port": "80"}, False)
     assert b"".join(frame.payload for frame in found[1:] if isinstance(frame, Data)) == bytes(range(100))
     assert found[-1] == Data(1, b"", True)
 

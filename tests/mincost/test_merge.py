@@ -10,7 +10,7 @@ from strato.mincost.arrays import Int64s
 from strato.mincost.dimacs import Instance
 from strato.mincost.merge import merge
 from strato.mincost.solvefile import solve_merged
-from strato.mincost.solver import Outcome, Solver
+from strato.mincost.solver import Solver, SolveStatus
 
 
 @st.composite
@@ -50,7 +50,7 @@ def test_merged_problem_has_the_same_optimum_and_expands_to_it(instance: Instanc
     reduced = merge(instance)
     network = reduced.instance.to_network()
     solution = Solver().solve(network)
-    assert solution.outcome is Outcome.OPTIMAL
+    assert solution.outcome is SolveStatus.OPTIMAL
     assert solution.objective + reduced.offset == plain.objective
     flow = reduced.expand(network.arc_flow())
     assert not balance(instance, flow).any()
@@ -79,7 +79,7 @@ def anything(draw: st.DrawFn) -> Instance:
 def test_any_problem_is_solved_merged_as_it_is_unmerged(instance: Instance) -> None:
     plain = Solver().solve(instance.to_network())
     merged = solve_merged(instance, Solver(check=True))
-    assert (merged is not None) == (plain.outcome is Outcome.OPTIMAL)
+    assert (merged is not None) == (plain.outcome is SolveStatus.OPTIMAL)
     if merged is not None:
         _, objective, flow = merged
         assert objective == plain.objective == int(flow @ instance.cost)

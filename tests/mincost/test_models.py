@@ -16,7 +16,7 @@ from strato.mincost.models.coco import interference
 from strato.mincost.models.cpu import price
 from strato.mincost.models.quincy import GB, OFFSET, QuincySettings
 from strato.mincost.network import NetworkError
-from strato.mincost.stats import FinalReport, Sample
+from strato.mincost.stats import FinalReport, LoadSample
 from strato.mincost.world import FlowWorld, Machine, Task, TaskType, Vector
 
 ROOM = Vector(cpu=8000, ram=8000, net_rx=8000)
@@ -75,7 +75,7 @@ def whare(model: Any) -> Any:
 def net(model: Any) -> Any:
     key = ("net", (), 100)
     first = class_costs(model, key)[:3]
-    model.statistics.add_machine_sample("m0", Sample(1.0, net_rx=7850))
+    model.statistics.add_machine_sample("m0", LoadSample(1.0, net_rx=7850))
     return waiting(model), first, class_costs(model, key)[:2]
 
 

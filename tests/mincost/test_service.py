@@ -19,13 +19,15 @@ from strato.mincost.graph import FlowScheduler
 from strato.mincost.models.cpu import CpuMemory
 from strato.mincost.service import messages, scheduler
 from strato.mincost.service.codec import WireError, decode, encode
-from strato.mincost.service.scheduler import Service
+from strato.mincost.service.scheduler import FirmamentService
 from strato.mincost.world import FlowWorld
 
 
-def service() -> Service:
+def service() -> FirmamentService:
     world = FlowWorld()
-    return Service(FlowScheduler(world, CpuMemory(world, random.Random(1)), check_vectors=True), VirtualClock())
+    return FirmamentService(
+        FlowScheduler(world, CpuMemory(world, random.Random(1)), check_vectors=True), VirtualClock()
+    )
 
 
 def node(name: str) -> dict[str, Any]:
@@ -43,7 +45,7 @@ def pod(uid: int) -> dict[str, Any]:
     }
 
 
-def call(served: Service, name: str, values: dict[str, Any]) -> dict[str, Any]:
+def call(served: FirmamentService, name: str, values: dict[str, Any]) -> dict[str, Any]:
     """Send a request through the wire format."""
     answer, request_type, reply_type = served.methods()[name]
     return decode(encode(answer(decode(encode(values, request_type), request_type)), reply_type), reply_type)
@@ -232,7 +234,7 @@ def roomy(**fields: Any) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def listening(served: Service) -> AsyncIterator[int]:
+async def listening(served: FirmamentService) -> AsyncIterator[int]:
     """Serve on a port, and stop whatever happens: a server that is left is no other test's fault."""
     from strato.mincost.service.server import start
 

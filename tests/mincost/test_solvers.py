@@ -10,7 +10,7 @@ from ortools.graph.python import min_cost_flow
 
 from strato.mincost import certificate, solver
 from strato.mincost.network import Network, NetworkError
-from strato.mincost.solver import Kernel, Outcome, Solver
+from strato.mincost.solver import Kernel, Solver, SolveStatus
 from strato.mincost.synthetic import Shape, quincy_network
 
 ALL = [
@@ -52,7 +52,7 @@ def networks(draw: st.DrawFn, lowest_cost: int = -5) -> Network:
 def test_solve_matches_the_oracle_and_proves_it(kernels: tuple[Kernel, ...] | None, network: Network) -> None:
     expected = oracle(network)
     solution = Solver(kernels).solve(network)
-    assert (solution.outcome is Outcome.OPTIMAL) == (expected is not None)
+    assert (solution.outcome is SolveStatus.OPTIMAL) == (expected is not None)
     if expected is not None:
         assert solution.objective == expected
         found = certificate.certify(network)
@@ -80,7 +80,7 @@ def test_warm_equals_cold_after_random_changes(
         supply[b] -= amount
         expected = oracle(network)
         solution = solver.solve(network)
-        assert (solution.outcome is Outcome.OPTIMAL) == (expected is not None)
+        assert (solution.outcome is SolveStatus.OPTIMAL) == (expected is not None)
         if expected is not None:
             assert solution.objective == expected
             assert certificate.certify(network).ok
@@ -109,7 +109,7 @@ def test_searches_from_both_ends_find_the_optimum_cold_and_warm(
         for _ in range(3):
             expected = oracle(network)
             found = Solver((Kernel.PATHS,)).solve(network)
-            assert (found.outcome is Outcome.OPTIMAL) == (expected is not None)
+            assert (found.outcome is SolveStatus.OPTIMAL) == (expected is not None)
             if expected is not None:
                 assert found.objective == expected
                 assert certificate.certify(network).ok
@@ -197,6 +197,6 @@ def test_infeasible_solve_leaves_the_network_unharmed() -> None:
     solver = Solver()
     assert solver.solve(network).objective == 3
     network.set_supply([0, 1], [2, -2])
-    assert solver.solve(network).outcome is Outcome.INFEASIBLE
+    assert solver.solve(network).outcome is SolveStatus.INFEASIBLE
     network.set_supply([0, 1], [1, -1])
     assert solver.solve(network).objective == 3

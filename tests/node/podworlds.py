@@ -18,7 +18,7 @@ from strato.node.sandbox.containerworker import NodeServices
 from strato.node.sandbox.environment import ConfigProblem
 from strato.node.sandbox.imagemanager import ImageUnavailable
 from strato.node.sandbox.podworker import PodWorker
-from strato.node.sandbox.runtime import Ended, Launch, Run
+from strato.node.sandbox.runtime import ContainerLaunch, ContainerRun, Ended
 from strato.node.sandbox.settings import NodePeriods
 
 
@@ -39,7 +39,7 @@ class FakeMachine:
         self.missing = ""
         self.released = False
         self.volumes = self
-        self.attempts: dict[str, Run] = {}
+        self.attempts: dict[str, ContainerRun] = {}
         self.refreshes: list[float] = []
         self.gpus_back_at: list[float] = []
         self.told_while_gpus_held: list[str] = []
@@ -68,7 +68,7 @@ class FakeMachine:
     async def call(self, operation: str, **arguments: Any) -> dict[str, Any]:
         return {}
 
-    async def exec(self, run: Run, argv: Sequence[str], *, timeout_seconds: float) -> int:
+    async def exec(self, run: ContainerRun, argv: Sequence[str], *, timeout_seconds: float) -> int:
         await self.clock.sleep(self.hook_seconds)
         return self.hook_code
 
@@ -98,29 +98,29 @@ class FakeMachine:
     async def wait_for(self, container: Container, seconds: float) -> None:
         await self.clock.sleep(seconds)
 
-    def launch(self, container: Container, attempt: int, image: Image) -> Launch:
+    def launch(self, container: Container, attempt: int, image: Image) -> ContainerLaunch:
         if self.refused is not None:
             raise self.refused
-        return Launch(f"{container.name}/{attempt}", "", ["x"], {}, "h")
+        return ContainerLaunch(f"{container.name}/{attempt}", "", ["x"], {}, "h")
 
-    async def start(self, launch: Launch) -> Run:
+    async def start(self, launch: ContainerLaunch) -> ContainerRun:
         name, attempt = launch.directory.split("/")
         plan = self.plans[name][min(int(attempt), len(self.plans[name]) - 1)]
         now = self.clock.now()
-        run = Run(launch.directory, 1, now, asyncio.get_running_loop().create_future())
+        run = ContainerRun(launch.directory, 1, now, asyncio.get_running_loop().create_future())
         self.attempts[launch.directory] = run
         self.starts.append((name, self.clock.monotonic()))
         asyncio.get_running_loop().call_later(plan[0], self._end, run, plan[1], 0)
         return run
 
-    def _end(self, run: Run, code: int, number: int) -> None:
+    def _end(self, run: ContainerRun, code: int, number: int) -> None:
         if not run.ended.done():
             run.ended.set_result(Ended(code, number, run.started_at, self.clock.now()))
 
-    def adopt(self, directory: str) -> Run | None:
+    def adopt(self, directory: str) -> ContainerRun | None:
         return self.attempts.get(directory)
 
-    def signal(self, run: Run, *, kill: bool) -> None:
+    def signal(self, run: ContainerRun, *, kill: bool) -> None:
         self.signals.append((run.directory, kill, self.clock.monotonic()))
         if kill or not self.stubborn:
             self._end(run, 137 if kill else 143, 9 if kill else 15)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from strato.api.core import Pod
 from strato.node.sandbox.environment import ConfigProblem
 from strato.node.sandbox.gpudriver import driver, look
-from strato.node.sandbox.gpupool import GpuPool, Grant, Offer, slices, variables
+from strato.node.sandbox.gpupool import GpuOffer, GpuPool, Grant, slices, variables
 from strato.node.sandbox.gpus import MEMORY, NUMBER, WHOLE, Gpu, GpuSources, capacity, find, labels
 
 DEVICES = ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "nvidia-caps")
@@ -185,7 +185,7 @@ def test_shared_cards_are_the_scheduler_s_choice(
     limits: dict[str, str], notes: dict[str, str], gpus: list[Gpu], memory: int, problem: str
 ) -> None:
     asks = pod("p", limits, **notes)
-    pool = GpuPool(FULL, Offer.SHARED)
+    pool = GpuPool(FULL, GpuOffer.SHARED)
     if problem:
         with pytest.raises(ConfigProblem, match=problem):
             pool.grant(asks, asks.spec.containers[0])
@@ -195,7 +195,7 @@ def test_shared_cards_are_the_scheduler_s_choice(
 
 def test_whole_cards_are_not_taken_where_they_are_shared_and_the_other_way_round() -> None:
     with pytest.raises(ConfigProblem, match="1 wanted, 0 of this machine's 2 are free"):
-        GpuPool(FULL, Offer.SHARED).take(pod("p", {WHOLE: "1"}))
+        GpuPool(FULL, GpuOffer.SHARED).take(pod("p", {WHOLE: "1"}))
     asks = pod("p", {MEMORY: "1"}, gpu_index="0")
     with pytest.raises(ConfigProblem, match="--gpus shared"):
         GpuPool(FULL).grant(asks, asks.spec.containers[0])

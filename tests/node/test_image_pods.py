@@ -24,7 +24,7 @@ from strato.node.sandbox.imageconfig import stop_signal, user_of
 from strato.node.sandbox.imagegc import to_collect
 from strato.node.sandbox.security import ImageUser
 from strato.node.sandbox.settings import ImagePolicy
-from strato.node.sandbox.storage import Disk
+from strato.node.sandbox.storage import PodsFileSystem
 from tests.node.fake_api import FakeApi
 from tests.node.registries import PASSWORD, USER, Handler, OwnRegistry, own_registry
 from tests.node.sandboxes import World, running, until
@@ -200,7 +200,7 @@ def test_stop_signals(text: str, number: int) -> None:
 
 
 def test_the_longest_unused_of_a_registry_go_first_and_only_when_room_is_short() -> None:
-    full, roomy = Disk(100 << 30, 1 << 30), Disk(100 << 30, 50 << 30)
+    full, roomy = PodsFileSystem(100 << 30, 1 << 30), PodsFileSystem(100 << 30, 50 << 30)
     images = [
         Image("young", "/young", repo_digest="d", used_at=950.0),
         Image("newer", "/newer", repo_digest="d", used_at=500.0),

@@ -14,7 +14,7 @@ from strato.clock import VirtualClock
 from strato.node.podstatus import phase_of
 from strato.node.sandbox.environment import ConfigProblem
 from strato.node.sandbox.podworker import PodWorker
-from strato.node.sandbox.runtime import Run, RuntimeProblem
+from strato.node.sandbox.runtime import ContainerRun, RuntimeProblem
 from tests.node.podworlds import FakeMachine, changed, live
 
 
@@ -491,7 +491,7 @@ def test_a_pod_that_nobody_foresaw_fails_ends_its_containers_and_can_be_deleted(
 def test_processes_of_an_earlier_node_are_ended_before_they_are_adopted() -> None:
     async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
         ended = asyncio.get_running_loop().create_future()
-        machine.attempts["main/0"] = Run("main/0", 1, 0.0, ended)
+        machine.attempts["main/0"] = ContainerRun("main/0", 1, 0.0, ended)
         machine.blocked = RuntimeProblem("no network")
         await clock.sleep(3)
         worker.terminate(10.0)

@@ -25,22 +25,22 @@ from strato.node.sandbox.pressure import (
     rejection,
 )
 from strato.node.sandbox.settings import PodNetwork
-from strato.node.sandbox.storage import Disk
+from strato.node.sandbox.storage import PodsFileSystem
 from tests.node.fake_api import FakeApi
 from tests.node.sandboxes import World, running, until
 
 GI, MI = 1 << 30, 1 << 20
-ROOMY = Disk(100 * GI, 50 * GI, inodes=1000, free_inodes=500)
+ROOMY = PodsFileSystem(100 * GI, 50 * GI, inodes=1000, free_inodes=500)
 PLENTY = {"disk": ROOMY, "memory_bytes": 8 * GI, "pids": 30_000, "most_pids": 32_768}
 
 LEFT = [
     pytest.param({}, set(), id="plenty"),
     pytest.param({"memory_bytes": 100 * MI}, set(), id="memory at the threshold"),
     pytest.param({"memory_bytes": 100 * MI - 1}, {MEMORY}, id="little memory"),
-    pytest.param({"disk": Disk(100 * GI, GI)}, set(), id="a disk at the threshold that counts no inodes"),
-    pytest.param({"disk": Disk(100 * GI, GI - 1)}, {DISK}, id="a low disk"),
-    pytest.param({"disk": Disk(MI, MI // 20)}, {DISK}, id="a small disk below a tenth"),
-    pytest.param({"disk": Disk(100 * GI, 50 * GI, 1000, 49)}, {DISK}, id="few inodes"),
+    pytest.param({"disk": PodsFileSystem(100 * GI, GI)}, set(), id="a disk at the threshold that counts no inodes"),
+    pytest.param({"disk": PodsFileSystem(100 * GI, GI - 1)}, {DISK}, id="a low disk"),
+    pytest.param({"disk": PodsFileSystem(MI, MI // 20)}, {DISK}, id="a small disk below a tenth"),
+    pytest.param({"disk": PodsFileSystem(100 * GI, 50 * GI, 1000, 49)}, {DISK}, id="few inodes"),
     pytest.param({"pids": 1638, "memory_bytes": 0}, {MEMORY, PIDS}, id="few processes and no memory"),
 ]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from strato.node.sandbox.cleanup import teardown
-from strato.node.sandbox.gpupool import Offer
+from strato.node.sandbox.gpupool import GpuOffer
 from strato.node.sandbox.gpus import MEMORY, NUMBER, WHOLE
 from tests.node.fake_api import FakeApi
 from tests.node.sandboxes import GO_VOLUME, World, running, until
@@ -75,7 +75,7 @@ async def test_each_pod_has_gpus_of_its_own_across_restarts_of_the_node(tmp_path
         assert set(lines) & {"nvidia0", "nvidia1"} == {f"nvidia{lines[-1][-1]}"}
         assert [line for line in lines if line in control] == control
         assert world.node._machine.gpus.free() == 2
-    async with running(tmp_path / "node", api, gpu_root=root, gpus=Offer.NONE) as world:
+    async with running(tmp_path / "node", api, gpu_root=root, gpus=GpuOffer.NONE) as world:
         node = api.objects["/api/v1/nodes/here"]
         assert WHOLE not in node["status"]["allocatable"]
         assert not any(label.startswith("nvidia.com") for label in node["metadata"]["labels"])
@@ -87,7 +87,7 @@ async def test_each_pod_has_gpus_of_its_own_across_restarts_of_the_node(tmp_path
 
 async def test_shared_cards_are_given_as_the_scheduler_chose(tmp_path: Path) -> None:
     root, api = machine(tmp_path / "machine"), FakeApi()
-    async with running(tmp_path / "node", api, gpu_root=root, gpus=Offer.SHARED) as world:
+    async with running(tmp_path / "node", api, gpu_root=root, gpus=GpuOffer.SHARED) as world:
         offered = api.objects["/api/v1/nodes/here"]["status"]["allocatable"]
         assert (offered[MEMORY], offered[NUMBER], WHOLE in offered) == ("287542", "2", False)
         script = LOOK + 'echo "$VOLCANO_GPU_ALLOCATED of $VOLCANO_GPU_TOTAL"'

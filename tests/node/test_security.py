@@ -10,12 +10,12 @@ import pytest
 from strato.api.core import Pod
 from strato.node.sandbox import capabilities
 from strato.node.sandbox.environment import ConfigProblem
-from strato.node.sandbox.security import Level, decide, refusal
+from strato.node.sandbox.security import IsolationLevel, decide, refusal
 
-ROOT = Level("root", 0, 0)
-USER = Level("user", 1000, 1000)
-PLAIN = Level("plain", 1000, 100)
-PLAIN_ROOT = Level("plain", 0, 0)
+ROOT = IsolationLevel("root", 0, 0)
+USER = IsolationLevel("user", 1000, 1000)
+PLAIN = IsolationLevel("plain", 1000, 100)
+PLAIN_ROOT = IsolationLevel("plain", 0, 0)
 
 
 def pod(container: dict[str, Any] | None = None, **spec: Any) -> Pod:
@@ -24,7 +24,7 @@ def pod(container: dict[str, Any] | None = None, **spec: Any) -> Pod:
     return msgspec.convert(body, Pod)
 
 
-def fields(found: Pod, level: Level) -> set[str]:
+def fields(found: Pod, level: IsolationLevel) -> set[str]:
     why = refusal(found, level)
     return set() if why is None else set(why.message.split(":")[0].split(", "))
 
@@ -54,7 +54,7 @@ UNSUPPORTED = [
     pytest.param(
         {"capabilities": {"add": ["SYS_MODULE"]}},
         {},
-        Level("root", 0, 0, held=capabilities.ALL - {"SYS_MODULE"}),
+        IsolationLevel("root", 0, 0, held=capabilities.ALL - {"SYS_MODULE"}),
         {f"{MAIN}capabilities.add"},
         id="what the node itself lacks",
     ),
@@ -63,7 +63,7 @@ UNSUPPORTED = [
 
 @pytest.mark.parametrize(("container", "spec", "level", "want"), UNSUPPORTED)
 def test_what_a_level_cannot_honour_is_named(
-    container: dict[str, Any], spec: dict[str, Any], level: Level, want: set[str]
+    container: dict[str, Any], spec: dict[str, Any], level: IsolationLevel, want: set[str]
 ) -> None:
     assert fields(pod(container, **spec), level) == want
 
@@ -87,7 +87,7 @@ def test_sysctls_are_forbidden_in_a_kubelets_words(sysctl: str, spec: dict[str, 
 def test_a_safe_sysctl_needs_a_network_of_the_pods() -> None:
     asks = pod(securityContext={"sysctls": [{"name": "net.ipv4.tcp_syncookies", "value": "1"}]})
     assert refusal(asks, ROOT) is None
-    assert fields(asks, Level("root", 0, 0, own_network=False)) == {"spec.securityContext.sysctls"}
+    assert fields(asks, IsolationLevel("root", 0, 0, own_network=False)) == {"spec.securityContext.sysctls"}
 
 
 def test_the_container_speaks_before_the_pod() -> None:
@@ -99,7 +99,7 @@ def test_the_container_speaks_before_the_pod() -> None:
 
 
 @pytest.mark.parametrize("level", [ROOT, USER, PLAIN, PLAIN_ROOT], ids=["root", "user", "plain", "plain as root"])
-def test_every_level_filters_calls_and_gains_no_privileges(level: Level) -> None:
+def test_every_level_filters_calls_and_gains_no_privileges(level: IsolationLevel) -> None:
     asks = pod()
     found = decide(asks, asks.spec.containers[0], level, "/nowhere")
     assert (found.no_new_privileges, found.seccomp) == (True, "RuntimeDefault")

@@ -16,13 +16,13 @@ from strato.node.removal import remove_tree
 from strato.node.sandbox.cleanup import teardown
 from strato.node.sandbox.paths import PodPaths
 from strato.node.sandbox.settings import PodNetwork
-from strato.node.sandbox.storage import ENDLESS, Disk, PodUsage, evictions, measure
+from strato.node.sandbox.storage import ENDLESS, PodsFileSystem, PodUsage, evictions, measure
 from tests.node.fake_api import FakeApi
 from tests.node.sandboxes import running, until
 
 MI = 1 << 20
-ROOMY = Disk(size_bytes=100 << 30, free_bytes=50 << 30)
-FULL = Disk(size_bytes=100 << 30, free_bytes=100 * MI)
+ROOMY = PodsFileSystem(size_bytes=100 << 30, free_bytes=50 << 30)
+FULL = PodsFileSystem(size_bytes=100 << 30, free_bytes=100 * MI)
 
 
 def pod(uid: str = "u", *, request: str = "", limit: str = "", size_limit: str = "", medium: str = "") -> Pod:

@@ -10,7 +10,7 @@ import pytest
 
 from strato.clock import VirtualClock
 from strato.node.sandbox.paths import NodePaths
-from strato.node.sandbox.usage import NodeUsage
+from strato.node.sandbox.usage import MachineUsage
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -48,7 +48,7 @@ def run(tmp_path: Path, clock: VirtualClock, pid: int, container: str = "c", num
 
 def test_cpu_is_counted_since_the_reading_before(tmp_path: Path, machine: Machine) -> None:
     clock = VirtualClock()
-    usage = NodeUsage(NodePaths(str(tmp_path / "node")), ["n"], clock, str(machine.path))
+    usage = MachineUsage(NodePaths(str(tmp_path / "node")), ["n"], clock, str(machine.path))
     run(tmp_path, clock, 10)
     machine.set_process(10, 1, 500)  # the supervisor's own time does not count
     machine.set_process(11, 10, 5, pages=2)
@@ -68,7 +68,7 @@ def test_cpu_is_counted_since_the_reading_before(tmp_path: Path, machine: Machin
 
 def test_what_has_ended_uses_nothing(tmp_path: Path, machine: Machine) -> None:
     clock = VirtualClock()
-    usage = NodeUsage(NodePaths(str(tmp_path / "node")), ["n"], clock, str(machine.path))
+    usage = MachineUsage(NodePaths(str(tmp_path / "node")), ["n"], clock, str(machine.path))
     run(tmp_path, clock, 10)
     run(tmp_path, clock, 20, "d")
     machine.set_process(20, 1, 0)
@@ -79,7 +79,7 @@ def test_what_has_ended_uses_nothing(tmp_path: Path, machine: Machine) -> None:
 
 def test_the_memory_of_a_group_counts_without_what_can_be_dropped(tmp_path: Path, machine: Machine) -> None:
     clock = VirtualClock()
-    usage = NodeUsage(NodePaths(str(tmp_path / "node")), ["n"], clock, str(machine.path))
+    usage = MachineUsage(NodePaths(str(tmp_path / "node")), ["n"], clock, str(machine.path))
     run(tmp_path, clock, 10)
     machine.set_process(10, 1, 0)
     group = tmp_path / "group" / "uid" / "c"
@@ -92,7 +92,7 @@ def test_the_memory_of_a_group_counts_without_what_can_be_dropped(tmp_path: Path
 
 def test_the_kernel_is_read(tmp_path: Path) -> None:
     clock = VirtualClock()
-    usage = NodeUsage(NodePaths(str(tmp_path)), ["n"], clock)
+    usage = MachineUsage(NodePaths(str(tmp_path)), ["n"], clock)
     run(tmp_path / "x", clock, os.getpid())
     run(tmp_path, clock, os.getppid())
     (tmp_path / "node").rename(tmp_path / "gone")

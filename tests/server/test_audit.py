@@ -25,7 +25,7 @@ from strato.http.server import Connections
 from strato.server import bootstrap, http
 from strato.server.audit.events import Body
 from strato.server.audit.log import AuditLog
-from strato.server.audit.policy import Level, load
+from strato.server.audit.policy import AuditLevel, load
 from strato.server.audit.service import AuditedHandler, AuditedService, Auditor, decode
 from strato.server.auth.accounts import AccountTokens
 from strato.server.auth.identity import Authenticator
@@ -79,31 +79,31 @@ RULES: list[Any] = [
 
 @pytest.mark.parametrize(("rule", "asked", "want"), RULES)
 def test_a_rule_matches(tmp_path: Path, rule: dict[str, Any], asked: Attributes, want: bool) -> None:
-    assert (load(policy_file(tmp_path, rule)).decide(JANE, asked).level > Level.NONE) is want
+    assert (load(policy_file(tmp_path, rule)).decide(JANE, asked).level > AuditLevel.NONE) is want
 
 
 def test_the_first_rule_that_matches_decides(tmp_path: Path) -> None:
     rules = {"level": "None", "verbs": ["get"]}, {"level": "Request", "omitStages": ["RequestReceived"]}
     policy = load(policy_file(tmp_path, *rules, omitStages=["ResponseStarted"]))
-    assert policy.decide(JANE, POD).level == Level.NONE
+    assert policy.decide(JANE, POD).level == AuditLevel.NONE
     decided = policy.decide(JANE, SCALE)
-    assert decided == (Level.REQUEST, {"RequestReceived", "ResponseStarted"})
+    assert decided == (AuditLevel.REQUEST, {"RequestReceived", "ResponseStarted"})
 
 
 SECRET, CONFIG = Attributes("create", "", "secrets"), Attributes("create", "", "configmaps")
 CUT: list[Any] = [
-    ({"level": "Request"}, SECRET, Level.METADATA),
-    ({"level": "RequestResponse", "resources": [{"resources": ["secrets"]}]}, SECRET, Level.METADATA),
-    ({"level": "Request"}, Attributes("create", "", "serviceaccounts", "token"), Level.METADATA),
-    ({"level": "Request"}, Attributes("create", "authentication.k8s.io", "tokenreviews"), Level.METADATA),
-    ({"level": "Request"}, CONFIG, Level.METADATA),
-    ({"level": "Request", "resources": [{"resources": ["configmaps"]}]}, CONFIG, Level.REQUEST),
-    ({"level": "RequestResponse"}, POD, Level.REQUEST),
+    ({"level": "Request"}, SECRET, AuditLevel.METADATA),
+    ({"level": "RequestResponse", "resources": [{"resources": ["secrets"]}]}, SECRET, AuditLevel.METADATA),
+    ({"level": "Request"}, Attributes("create", "", "serviceaccounts", "token"), AuditLevel.METADATA),
+    ({"level": "Request"}, Attributes("create", "authentication.k8s.io", "tokenreviews"), AuditLevel.METADATA),
+    ({"level": "Request"}, CONFIG, AuditLevel.METADATA),
+    ({"level": "Request", "resources": [{"resources": ["configmaps"]}]}, CONFIG, AuditLevel.REQUEST),
+    ({"level": "RequestResponse"}, POD, AuditLevel.REQUEST),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("rule", "asked", "want"), CUT)
-def test_bodies_with_secrets_are_cut(tmp_path: Path, rule: dict[str, Any], asked: Attributes, want: Level) -> None:
+def test_bodies_with_secrets_are_cut(tmp_path: Path, rule: dict[str, Any], asked: Attributes, want: AuditLevel) -> None:
     assert load(policy_file(tmp_path, rule)).decide(JANE, asked).level == want
 
 

@@ -18,10 +18,10 @@ from strato.errors import Unauthorized, UsageError
 from strato.pki import KeyPair
 from strato.server import bootstrap
 from strato.server.auth import kubeconfig
-from strato.server.auth.authorizer import Authorizer
+from strato.server.auth.authorizer import RbacAuthorizer
 from strato.server.auth.ca import CertificateAuthority
 from strato.server.auth.identity import ANONYMOUS, Authenticator
-from strato.server.auth.policy import Policy
+from strato.server.auth.policy import RbacPolicy
 from strato.server.auth.tokens import Tokens
 from strato.server.path import Attributes
 
@@ -137,7 +137,7 @@ QUESTIONS = [
 
 @pytest.mark.parametrize(("user", "question", "want"), [q[1:] for q in QUESTIONS], ids=[q[0] for q in QUESTIONS])
 def test_bootstrap_policy(user: User, question: dict[str, str], want: bool) -> None:
-    assert Authorizer(Policy.of([*bootstrap.objects(), EDITING])).allows(user, Attributes(**question)) is want
+    assert RbacAuthorizer(RbacPolicy.of([*bootstrap.objects(), EDITING])).allows(user, Attributes(**question)) is want
 
 
 def test_a_role_binding_holds_in_its_namespace_and_a_change_is_seen() -> None:
@@ -152,8 +152,8 @@ def test_a_role_binding_holds_in_its_namespace_and_a_change_is_seen() -> None:
         "roleRef": {"kind": "Role", "name": "r"},
         "subjects": [{"kind": "ServiceAccount", "name": "s", "namespace": "a"}],
     }
-    policy = Policy.of((role, binding))
-    authorizer = Authorizer(policy)
+    policy = RbacPolicy.of((role, binding))
+    authorizer = RbacAuthorizer(policy)
     user = User("system:serviceaccount:a:s")
     assert authorizer.allows(user, Attributes("get", "", "pods", namespace="a", name="p"))
     assert authorizer.allows(user, Attributes("get", "", "pods", "log", namespace="a", name="p"))
@@ -179,7 +179,7 @@ def test_aggregated_roles_that_name_each_other_end() -> None:
         "roleRef": {"kind": "ClusterRole", "name": "x"},
         "subjects": [{"kind": "User", "name": "u"}],
     }
-    authorizer = Authorizer(Policy.of((role("x", "y"), role("y", "x"), binding)))
+    authorizer = RbacAuthorizer(RbacPolicy.of((role("x", "y"), role("y", "x"), binding)))
     assert authorizer.allows(User("u"), Attributes("get", "", "y"))
 
 
@@ -223,6 +223,6 @@ def test_aggregation_heeds_expressions() -> None:
         "roleRef": {"kind": "ClusterRole", "name": "w"},
         "subjects": [{"kind": "User", "name": "u"}],
     }
-    authorizer = Authorizer(Policy.of((part("pods", "safe"), part("secrets", "unsafe"), whole, binding)))
+    authorizer = RbacAuthorizer(RbacPolicy.of((part("pods", "safe"), part("secrets", "unsafe"), whole, binding)))
     assert authorizer.allows(User("u"), Attributes("get", "", "pods"))
     assert not authorizer.allows(User("u"), Attributes("get", "", "secrets"))

@@ -19,7 +19,7 @@ from strato.server.api import ApiServer
 from strato.server.embedded import in_memory_server
 from strato.server.flowcontrol import defaults, dispatch
 from strato.server.flowcontrol.control import FlowControl
-from strato.server.flowcontrol.dispatch import Dispatcher, Flow, Level
+from strato.server.flowcontrol.dispatch import Dispatcher, Flow, PriorityLevel
 from strato.server.http import create_app
 from strato.server.seed import seed_flow_control
 from strato.server.store import Store
@@ -80,8 +80,8 @@ class Served:
         self.dispatcher.submit(flow, slice_)
 
 
-def level(name: str = "l", shares: float = 1.0, length: int = 1 << 20) -> Level:
-    return Level(name, shares, length, 1 << 20)
+def level(name: str = "l", shares: float = 1.0, length: int = 1 << 20) -> PriorityLevel:
+    return PriorityLevel(name, shares, length, 1 << 20)
 
 
 def in_virtual_time(main: Callable[[], Coroutine[Any, Any, None]]) -> None:

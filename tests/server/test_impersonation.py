@@ -11,9 +11,9 @@ from strato.api.wire import Handler, Request, Response, User
 from strato.errors import ApiError, BadRequest, Forbidden
 from strato.http import listen
 from strato.server import bootstrap, http
-from strato.server.auth.authorizer import Authorizer
+from strato.server.auth.authorizer import RbacAuthorizer
 from strato.server.auth.impersonation import impersonated
-from strato.server.auth.policy import Policy
+from strato.server.auth.policy import RbacPolicy
 
 KNOWN = "system:authenticated"
 CASES: list[Any] = [
@@ -57,7 +57,7 @@ def received(fields: list[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
 
 
 def policy() -> Any:
-    return Authorizer(Policy.of(bootstrap.objects()))
+    return RbacAuthorizer(RbacPolicy.of(bootstrap.objects()))
 
 
 @pytest.mark.parametrize(("fields", "want"), CASES)

@@ -18,7 +18,7 @@ from strato.server import bootstrap, http
 from strato.server.api import ApiServer
 from strato.server.auth.identity import ANONYMOUS, Authenticator
 from strato.server.auth.impersonation import impersonated
-from strato.server.auth.policy import Policy
+from strato.server.auth.policy import RbacPolicy
 from strato.server.auth.rbac import Rbac
 from strato.server.auth.tokens import Tokens
 from strato.server.embedded import open_server
@@ -274,13 +274,13 @@ async def test_a_cluster_binding_never_means_a_role_of_a_namespace() -> None:
     reference = {"kind": "Role", "name": "r"}
     subjects = [{"kind": "User", "name": "jane"}, {"kind": "ServiceAccount", "name": "x"}]
     wrong = {"kind": "ClusterRoleBinding", "metadata": {"name": "b"}, "roleRef": reference, "subjects": subjects}
-    rbac = Rbac(Policy.of((role, wrong)))
+    rbac = Rbac(RbacPolicy.of((role, wrong)))
     assert not rbac.allows(JANE, Attributes("get", path="/x"))
     assert not rbac.allows(User("system:serviceaccount::x"), Attributes("get", path="/x"))
 
 
 def test_what_is_remembered_of_users_is_bounded() -> None:
-    rbac = Rbac(Policy.of(bootstrap.objects()))
+    rbac = Rbac(RbacPolicy.of(bootstrap.objects()))
     for number in range(5000):
         user = User(f"user-{number}", ("system:authenticated",))
         for name in range(20):

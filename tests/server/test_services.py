@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from strato.clock import VirtualClock, run_virtual
 from strato.server.embedded import in_memory_server
-from strato.server.services.allocation import NODE_PORTS, Pool
+from strato.server.services.allocation import NODE_PORTS, NumberPool
 from strato.server.services.kubernetes import Advertised, publish
 from tests.server.asking import MERGE, Client
 
@@ -138,7 +138,7 @@ def test_the_servers_own_service_comes_back() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 3))))
 def test_a_pool_never_gives_a_number_to_two(steps: list[tuple[str, int]]) -> None:
-    pool, held = Pool(range(10, 22), 3), dict[str, set[int]]()
+    pool, held = NumberPool(range(10, 22), 3), dict[str, set[int]]()
     for owner, count in steps:
         pool.hold(owner, ())
         held[owner] = set()

@@ -16,7 +16,7 @@ from strato.clock import SystemClock
 from strato.errors import BadRequest
 from strato.http import listen
 from strato.http.client import Origin
-from strato.http.upgrade import Refused, over_websocket, websocket_headers
+from strato.http.upgrade import UpgradeRefused, over_websocket, websocket_headers
 from strato.http.websocket import WebSocket
 from strato.server import http
 from strato.server.audit.log import AuditLog
@@ -117,7 +117,7 @@ async def test_our_own_client_gets_what_the_server_says(served: Any) -> None:
         return await over_websocket(Origin("127.0.0.1", port, None), request, headers, work)
 
     assert await ask(f"{PODS}/p/exec?command=ls&stdout=1") == "v5.channel.k8s.io"
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(UpgradeRefused) as refused:
         await ask(f"{PODS}/none/exec?command=ls&stdout=1")
     assert (refused.value.status, json.loads(refused.value.body)["reason"]) == (404, "NotFound")
     while world.server._streams._sessions:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from strato.agent.policy import Policy, read_policy
+from strato.agent.policy import AgentPolicy, read_policy
 from strato.agent.registry import HandlerRegistry
 from strato.agent.rounds import HandlerSet
 from strato.api import catalog
@@ -92,7 +92,7 @@ def play(story: Story, nodes: str = "1x48cpu,64Gi", policy: str = HANDLERS) -> W
                 "value": 1000,
             },
         )
-        read: Policy = read_policy(policy, {}, HandlerRegistry())
+        read: AgentPolicy = read_policy(policy, {}, HandlerRegistry())
         agents = SimulatedAgents(
             cluster.admin, cluster.informers, clock, Random(2), cpu, [*cluster.nodes[0].names], read
         )

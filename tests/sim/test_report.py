@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strato.sim.report import Report, distribution, report_of
+from strato.sim.report import SimulationReport, distribution, report_of
 from strato.sim.results.record import Ending, RunRecord
 from tests.sim.results.build import Ran, job, record
 
 
-def report(made: RunRecord) -> Report:
+def report(made: RunRecord) -> SimulationReport:
     return report_of(made, trace="t", nodes="n", seed=1)
 
 

@@ -46,7 +46,7 @@ class NotPlaced(StateError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
+class SubmittedWork:
     """New work as the rules see it."""
 
     name: str
@@ -65,7 +65,7 @@ class Submission:
 class QueuePlacement(Protocol):
     """Rules that choose the queue of new work."""
 
-    def place(self, submission: Submission, queues: Sequence[Json]) -> str:
+    def place(self, submission: SubmittedWork, queues: Sequence[Json]) -> str:
         """Return the name of the queue; empty leaves the work in the queue that it names.
 
         Args:
@@ -80,7 +80,7 @@ class QueuePlacement(Protocol):
 class QueueLimits(Protocol):
     """Limits on the amount of work in each queue."""
 
-    def admit(self, submission: Submission, queue: str, queues: Sequence[Json]) -> None:
+    def admit(self, submission: SubmittedWork, queue: str, queues: Sequence[Json]) -> None:
         """Count work that has no controller towards the limits of its queue.
 
         Args:
@@ -116,7 +116,7 @@ class PlaceInQueue:
                 spec[member] = {}
             spec = spec[member]
         named = spec.get("queue") or ""
-        submission = Submission(
+        submission = SubmittedWork(
             name=request.name,
             queue="" if named == DEFAULT_QUEUE else named,
             user=user.name,

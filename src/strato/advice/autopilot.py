@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from strato.advice.estimators import Amounts
-from strato.advice.histogram import CPU, MEMORY, Histogram, Layout
+from strato.advice.histogram import CPU, MEMORY, BucketLayout, Histogram
 
 CPU_HALF_LIFE_SECONDS: Final = 12 * 3600.0
 MEMORY_HALF_LIFE_SECONDS: Final = 48 * 3600.0
@@ -41,7 +41,7 @@ class Use(Protocol):
         """Peak of memory use in bytes."""
 
 
-def load_adjusted(layout: Layout, weights: Mapping[int, float], share: float) -> float:
+def load_adjusted(layout: BucketLayout, weights: Mapping[int, float], share: float) -> float:
     """Return a percentile of a histogram whose buckets' weights are multiplied by their values."""
     adjusted = Histogram(layout)
     largest = max((layout.end(bucket) for bucket in weights), default=1.0)
@@ -50,7 +50,7 @@ def load_adjusted(layout: Layout, weights: Mapping[int, float], share: float) ->
     return adjusted.percentile(share)
 
 
-def weighted_mean(layout: Layout, weights: Mapping[int, float]) -> float:
+def weighted_mean(layout: BucketLayout, weights: Mapping[int, float]) -> float:
     """Return the mean of a histogram's values, each counted as the end of its bucket."""
     total = sum(weights.values())
     return sum(weight * layout.end(bucket) for bucket, weight in weights.items()) / total if total else 0.0

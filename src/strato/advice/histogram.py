@@ -1,8 +1,8 @@
 """Histograms of weighted samples, optionally with weights that decay with age.
 
-The buckets of a `Layout` are fixed; bucket b holds values from ``start(b)`` up to ``start(b + 1)``, the first also all
-lower ones, and the last all higher ones. Weights below the layout's epsilon count as 0. A percentile is the *end* of
-the bucket that reaches it, so that it is never below the values of that bucket; the last bucket has no end.
+The buckets of a `BucketLayout` are fixed; bucket b holds values from ``start(b)`` up to ``start(b + 1)``, the first
+also all lower ones, and the last all higher ones. Weights below the layout's epsilon count as 0. A percentile is the
+*end* of the bucket that reaches it, so that it is never below the values of that bucket; the last bucket has no end.
 
 Source: vertical pod autoscaler, recommender/util (spec utilisation 6.1).
 """
@@ -30,7 +30,7 @@ class InvalidCheckpoint(UsageError):
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class BucketLayout:
     """Buckets that grow by ``ratio`` from the first, which is ``first`` wide; all are equal where the ratio is 1."""
 
     first: float
@@ -39,12 +39,12 @@ class Layout:
     epsilon: float = 0.0001
 
     @classmethod
-    def linear(cls, most: float, width: float, epsilon: float) -> Layout:
+    def linear(cls, most: float, width: float, epsilon: float) -> BucketLayout:
         """Return equal buckets up to a value."""
         return cls(width, math.ceil(most / width) + 1, 1.0, epsilon)
 
     @classmethod
-    def exponential(cls, most: float, first: float, ratio: float, epsilon: float) -> Layout:
+    def exponential(cls, most: float, first: float, ratio: float, epsilon: float) -> BucketLayout:
         """Return growing buckets up to a value."""
         return cls(first, math.ceil(math.log(most * (ratio - 1) / first + 1) / math.log(ratio)) + 1, ratio, epsilon)
 
@@ -68,9 +68,9 @@ class Layout:
         return min(bucket, self.count - 1)
 
 
-CPU: Final = Layout.exponential(1000.0, 0.01, 1.05, 0.0001)
+CPU: Final = BucketLayout.exponential(1000.0, 0.01, 1.05, 0.0001)
 """Cores."""
-MEMORY: Final = Layout.exponential(1e12, 1e7, 1.05, 0.0001)
+MEMORY: Final = BucketLayout.exponential(1e12, 1e7, 1.05, 0.0001)
 """Bytes."""
 
 
@@ -93,7 +93,7 @@ class Histogram:
 
     __slots__ = ("_first", "_last", "_total", "_weights", "half_life_seconds", "layout", "reference")
 
-    def __init__(self, layout: Layout, half_life_seconds: float = math.inf) -> None:
+    def __init__(self, layout: BucketLayout, half_life_seconds: float = math.inf) -> None:
         self.layout, self.half_life_seconds = layout, half_life_seconds
         self.reference = _ZERO_TIME
         """The reference instant, of which samples have their weight unscaled."""

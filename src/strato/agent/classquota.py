@@ -6,9 +6,9 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
-from strato.agent.events import Action, ActionKind
+from strato.agent.events import ActionKind, HandlerAction
 from strato.agent.sampling.groupfiles import read_quota, write_quota
-from strato.agent.sampling.layouts import Layout
+from strato.agent.sampling.layouts import CgroupLayout
 from strato.errors import one_line
 
 _log = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ class ClassQuota:
         layout: Finds the group, if the node has one.
     """
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: CgroupLayout) -> None:
         self._layout = layout
         self._is_ours = False
         """Whether the quota in force was written by this agent."""
@@ -38,7 +38,7 @@ class ClassQuota:
         except (OSError, ValueError):
             self.milli, self.has_group = None, False
 
-    async def apply(self, actions: Iterable[Action]) -> None:
+    async def apply(self, actions: Iterable[HandlerAction]) -> None:
         """Write the lowest quota among a round's actions; without any, remove the quota that this agent has written."""
         wanted = [one.value for one in actions if one.kind is ActionKind.SET_CLASS_QUOTA and one.value is not None]
         if wanted:

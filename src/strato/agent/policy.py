@@ -63,7 +63,7 @@ class HandlerPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class AgentPolicy:
     """The policy of one node's agent."""
 
     sampling: Sampling = Sampling()
@@ -74,7 +74,7 @@ class Policy:
     """Enabled handlers, in calling order."""
 
 
-def read_policy(text: str, labels: Mapping[str, str], registry: HandlerRegistry) -> Policy:
+def read_policy(text: str, labels: Mapping[str, str], registry: HandlerRegistry) -> AgentPolicy:
     """Return the policy for a node.
 
     Args:
@@ -113,7 +113,7 @@ def read_policy(text: str, labels: Mapping[str, str], registry: HandlerRegistry)
 
 def _read_block(
     common: Mapping[str, Any], own: Mapping[str, Any], where: str, registry: HandlerRegistry, allowed: tuple[str, ...]
-) -> tuple[Policy, list[Problem]]:
+) -> tuple[AgentPolicy, list[Problem]]:
     """Return a block's values merged over the common block's, and the block's own problems."""
     problems = [
         Problem(f"{where}{key}", f"no such key{nearest(str(key), allowed)}") for key in own if key not in allowed
@@ -128,7 +128,7 @@ def _read_block(
     if backend not in _BACKENDS:
         problems.append(Problem(f"{where}apply", f"{backend!r} must be one of {', '.join(_BACKENDS)}"))
     handlers, more = _read_handlers(common.get("handlers"), own.get("handlers"), f"{where}handlers", registry)
-    policy = Policy(sampling=sampling, webhook=webhook, backend=str(backend), handlers=handlers)
+    policy = AgentPolicy(sampling=sampling, webhook=webhook, backend=str(backend), handlers=handlers)
     return policy, problems + more
 
 

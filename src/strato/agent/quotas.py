@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from strato.agent.containers import ContainerFacts, read_annotation, write_annotation
-from strato.agent.events import QUOTA_CONFLICT, RESTORED, SUPPRESSED, Action, ActionKind, Suppression
+from strato.agent.events import QUOTA_CONFLICT, RESTORED, SUPPRESSED, ActionKind, HandlerAction, Suppression
 from strato.agent.sampling.groupfiles import Quota, read_quota, write_quota
-from strato.agent.sampling.layouts import Group, Layout
+from strato.agent.sampling.layouts import CgroupLayout, ControlGroup
 from strato.agent.yielding import Yielding
 from strato.api import catalog
 from strato.api.core import Pod
@@ -65,7 +65,7 @@ class QuotaWriter:
     def __init__(
         self,
         cluster: Cluster,
-        layout: Layout,
+        layout: CgroupLayout,
         events: EventRecorder,
         *,
         yielding: Yielding | None = None,
@@ -95,7 +95,7 @@ class QuotaWriter:
         found = read_annotation({SUPPRESSED_CONTAINERS: text or ""}).get(facts.name)
         return found if found is not None and found.id == facts.id else None
 
-    def verify(self, containers: Iterable[ContainerFacts], quotas: Mapping[str, Quota]) -> list[Action]:
+    def verify(self, containers: Iterable[ContainerFacts], quotas: Mapping[str, Quota]) -> list[HandlerAction]:
         """Compare the kernel's quotas with the written ones; return actions for those to be written again.
 
         Args:
@@ -130,7 +130,7 @@ class QuotaWriter:
             elif cut is not None:
                 self.rewrites += 1
                 value = expected.milli
-                actions.append(Action(kind=ActionKind.SET_QUOTA, target=facts.key, value=value, reason=RESTORED))
+                actions.append(HandlerAction(kind=ActionKind.SET_QUOTA, target=facts.key, value=value, reason=RESTORED))
             else:  # a burst, which another program ends by setting the quota
                 del self._expected[facts.key]
         for key in self._expected.keys() - running.keys():
@@ -151,11 +151,11 @@ class QuotaWriter:
 
     async def apply(
         self,
-        actions: Iterable[Action],
+        actions: Iterable[HandlerAction],
         containers: Mapping[str, ContainerFacts],
         states: Mapping[str, RoundState],
         at: float,
-    ) -> list[Action]:
+    ) -> list[HandlerAction]:
         """Carry out actions on quotas, concurrently for all pods, so that no cut waits for other pods' annotations.
 
         Args:
@@ -168,7 +168,7 @@ class QuotaWriter:
             The actions that succeeded.
         """
         running = _by_pod(containers.values())
-        by_pod: dict[str, list[tuple[ContainerFacts, Action]]] = {}
+        by_pod: dict[str, list[tuple[ContainerFacts, HandlerAction]]] = {}
         for action in actions:
             facts = containers.get(action.target)
             if facts is not None and not self.is_given_up(facts):
@@ -184,11 +184,11 @@ class QuotaWriter:
 
     async def _apply_to_pod(
         self,
-        pairs: list[tuple[ContainerFacts, Action]],
+        pairs: list[tuple[ContainerFacts, HandlerAction]],
         running: list[ContainerFacts],
         states: Mapping[str, RoundState],
         at: float,
-    ) -> list[Action]:
+    ) -> list[HandlerAction]:
         pod = pairs[0][0].pod
         before = self._entries(pod)
         after = dict(before)
@@ -223,7 +223,7 @@ class QuotaWriter:
     def _entry(
         self,
         facts: ContainerFacts,
-        action: Action,
+        action: HandlerAction,
         entries: Mapping[str, Suppression],
         state: RoundState | None,
         at: float,
@@ -308,14 +308,14 @@ def _by_pod(containers: Iterable[ContainerFacts]) -> dict[str, list[ContainerFac
     return found
 
 
-def _with_new_limit(facts: ContainerFacts, cut: Suppression) -> Action:
+def _with_new_limit(facts: ContainerFacts, cut: Suppression) -> HandlerAction:
     """Return the action after a cut container's limit in the pod has changed: the cut ends if the limit is lower."""
     if facts.base_milli is not None and facts.base_milli <= cut.to_milli:
-        return Action(kind=ActionKind.CLEAR, target=facts.key, value=facts.base_milli, reason=RESTORED)
-    return Action(kind=ActionKind.SET_QUOTA, target=facts.key, value=cut.to_milli, reason=RESTORED)
+        return HandlerAction(kind=ActionKind.CLEAR, target=facts.key, value=facts.base_milli, reason=RESTORED)
+    return HandlerAction(kind=ActionKind.SET_QUOTA, target=facts.key, value=cut.to_milli, reason=RESTORED)
 
 
-def _write_both(group: Group, pod: Group | None, milli: int | None) -> Quota:
+def _write_both(group: ControlGroup, pod: ControlGroup | None, milli: int | None) -> Quota:
     """Set a container's quota and change its pod's by the same amount: the pod's first if it grows, last if it shrinks.
 
     Raises:
@@ -333,7 +333,7 @@ def _write_both(group: Group, pod: Group | None, milli: int | None) -> Quota:
     return after
 
 
-def _quota_of(group: Group | None) -> int | None:
+def _quota_of(group: ControlGroup | None) -> int | None:
     try:
         return None if group is None else read_quota(group).milli
     except (OSError, ValueError):

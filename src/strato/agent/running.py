@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 
 from strato.agent.containers import ContainerFacts, facts_of
-from strato.agent.sampling.layouts import Group, Layout
+from strato.agent.sampling.layouts import CgroupLayout, ControlGroup
 from strato.api.core import Pod
 
 
@@ -18,14 +18,14 @@ class RunningContainers:
         static_cpus: Whether the kubelet gives some containers exclusive CPUs.
     """
 
-    def __init__(self, layout: Layout, *, static_cpus: bool) -> None:
+    def __init__(self, layout: CgroupLayout, *, static_cpus: bool) -> None:
         self._layout = layout
         self._static_cpus = static_cpus
         self._facts: dict[str, tuple[str, list[ContainerFacts]]] = {}
         """Resource version and containers of each pod, by uid."""
         self.containers: Mapping[str, ContainerFacts] = {}
         """Running containers by key."""
-        self.groups: Mapping[str, Group] = {}
+        self.groups: Mapping[str, ControlGroup] = {}
         """Control groups by the container's key; containers without a known group are left out."""
         self._is_complete = True
         """Whether every group was found; otherwise the next update searches again."""

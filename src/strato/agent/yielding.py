@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from strato.agent.containers import ContainerFacts
 from strato.agent.events import Suppression
-from strato.agent.sampling.layouts import Group, Layout
+from strato.agent.sampling.layouts import CgroupLayout, ControlGroup
 from strato.agent.sampling.weights import give_way, read_weight, take_part
 from strato.errors import one_line
 
@@ -25,7 +25,7 @@ class Yielding:
         layout: Finds the groups.
     """
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: CgroupLayout) -> None:
         self._layout = layout
 
     def weights(self, facts: ContainerFacts, entries: Iterable[Suppression]) -> tuple[int | None, int | None]:
@@ -88,7 +88,7 @@ def who_gives_way(running: Iterable[ContainerFacts], entries: Mapping[str, Suppr
     }
 
 
-def _attempt(facts: ContainerFacts, group: Group, change: Callable[[Group], None]) -> None:
+def _attempt(facts: ContainerFacts, group: ControlGroup, change: Callable[[ControlGroup], None]) -> None:
     try:
         change(group)
     except (OSError, ValueError) as error:

@@ -26,7 +26,7 @@ _MOST_JOBS = 1000
 """Most jobs for which one job may wait."""
 
 
-class Condition(StrEnum):
+class AwaitedState(StrEnum):
     """The state of the other job that ends the waiting."""
 
     START = "start"
@@ -36,10 +36,10 @@ class Condition(StrEnum):
 
 
 _WORDS = {
-    Condition.START: "has started",
-    Condition.ANY: "has ended",
-    Condition.OK: "has completed",
-    Condition.NOT_OK: "has failed",
+    AwaitedState.START: "has started",
+    AwaitedState.ANY: "has ended",
+    AwaitedState.OK: "has completed",
+    AwaitedState.NOT_OK: "has failed",
 }
 _COMPLETED = "Completed"
 _ENDED = frozenset({_COMPLETED, "Failed", "Terminated"})
@@ -49,7 +49,7 @@ _NOT_STARTED = frozenset({"", "Pending"})
 class Dependency(NamedTuple):
     """A job for which another one waits."""
 
-    condition: Condition
+    condition: AwaitedState
     job: str
     uid: str = ""
 
@@ -57,7 +57,7 @@ class Dependency(NamedTuple):
         return f"{self.condition}:{self.job}" + (f"/{self.uid}" if self.uid else "")
 
 
-class Verdict(NamedTuple):
+class WaitVerdict(NamedTuple):
     """Whether a job waits."""
 
     waits: bool
@@ -79,16 +79,16 @@ def parse_after(text: str) -> tuple[Dependency, ...]:
     for part in text.split(","):
         condition, colon, name = part.strip().rpartition(":")
         job, _, uid = name.partition("/")
-        if not job or (colon and condition not in list(Condition)):
-            problems.append(f"{part.strip()!r} is not {'|'.join(Condition)}:JOB")
+        if not job or (colon and condition not in list(AwaitedState)):
+            problems.append(f"{part.strip()!r} is not {'|'.join(AwaitedState)}:JOB")
         else:
-            found.append(Dependency(Condition(condition or Condition.OK), job, uid))
+            found.append(Dependency(AwaitedState(condition or AwaitedState.OK), job, uid))
     if problems:
         raise ValueError("; ".join(problems))
     return tuple(found)
 
 
-def decide(dependencies: Sequence[Dependency], find: Callable[[str], Job | None]) -> Verdict:
+def decide(dependencies: Sequence[Dependency], find: Callable[[str], Job | None]) -> WaitVerdict:
     """Return whether a job has to wait.
 
     Args:
@@ -99,20 +99,20 @@ def decide(dependencies: Sequence[Dependency], find: Callable[[str], Job | None]
     for dependency in dependencies:
         job = find(dependency.job)
         if dependency.uid and (job is None or job.metadata.uid != dependency.uid):
-            if dependency.condition is Condition.OK:
+            if dependency.condition is AwaitedState.OK:
                 return _never(dependency, "it was deleted before that")
         elif job is None:
             waits.append(f"there is a job {dependency.job}")
         else:
             phase = job.status.state.phase
-            if dependency.condition in (Condition.OK, Condition.NOT_OK) and phase in _ENDED:
-                if (phase == _COMPLETED) != (dependency.condition is Condition.OK):
+            if dependency.condition in (AwaitedState.OK, AwaitedState.NOT_OK) and phase in _ENDED:
+                if (phase == _COMPLETED) != (dependency.condition is AwaitedState.OK):
                     return _never(dependency, f"it is {phase}")
-            elif phase in _NOT_STARTED or (dependency.condition is not Condition.START and phase not in _ENDED):
+            elif phase in _NOT_STARTED or (dependency.condition is not AwaitedState.START and phase not in _ENDED):
                 waits.append(f"job {dependency.job} {_WORDS[dependency.condition]}")
-    return Verdict(bool(waits), message=f"waits until {' and '.join(waits)}" if waits else "")
+    return WaitVerdict(bool(waits), message=f"waits until {' and '.join(waits)}" if waits else "")
 
 
-def _never(dependency: Dependency, why: str) -> Verdict:
+def _never(dependency: Dependency, why: str) -> WaitVerdict:
     message = f"was to start once job {dependency.job} {_WORDS[dependency.condition]}, but {why}"
-    return Verdict(waits=True, never=True, message=message)
+    return WaitVerdict(waits=True, never=True, message=message)

@@ -12,7 +12,7 @@ from strato.cli.connect import connect, home_of
 from strato.cli.home import node_name
 from strato.cli.inputs import FOLDER
 from strato.cli.optiongroups import option_group
-from strato.cli.run.common import Common, Member, component_options, serve
+from strato.cli.run.common import Common, RunningComponent, component_options, serve
 from strato.cli.serving import make_random, run_loop
 from strato.client.informer import Informers
 from strato.clock import SystemClock
@@ -196,7 +196,7 @@ def agent(
         metrics = Registry()
         running, informers = made(metrics)
         cluster, random = made.cluster, make_random()
-        member = Member(name="agent", lease=lease_of(options.node), work=running.run)
+        member = RunningComponent(name="agent", lease=lease_of(options.node), work=running.run)
         await serve(cluster, random, common, [member], metrics, informers=informers)
 
     run_loop(main)
@@ -230,14 +230,14 @@ class _Maker:
 
     def __call__(self, metrics: Registry) -> tuple[Agent, Informers]:
         from strato.agent.agent import Agent, AgentOptions
-        from strato.agent.sampling.layouts import KubeletLayout, Layout, SandboxLayout
+        from strato.agent.sampling.layouts import CgroupLayout, KubeletLayout, SandboxLayout
 
         assert isinstance(self._options, AgentOptions)
         clock, random = SystemClock(), make_random()
         self.cluster = connect(self._ctx)
         note = self._directory / "cgroups.json"
         is_ours = self._layout == "sandbox" or (self._layout == "auto" and note.exists())
-        layout: Layout = SandboxLayout(str(note)) if is_ours else KubeletLayout(*self._cgroups)
+        layout: CgroupLayout = SandboxLayout(str(note)) if is_ours else KubeletLayout(*self._cgroups)
         informers = Informers(self.cluster, clock, random)
         return Agent(self.cluster, informers, clock, random, layout, self._options, metrics), informers
 

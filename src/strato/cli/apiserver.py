@@ -28,7 +28,7 @@ from strato.clock import Clock
 from strato.errors import ApiError
 from strato.http.headers import host_port
 from strato.http.listen import HttpServer, serve
-from strato.http.service import Service
+from strato.http.service import HttpService
 from strato.http.tls import server_context
 from strato.metrics import Registry
 from strato.node.sandbox.network import machine_address
@@ -64,7 +64,7 @@ class Auditing:
     """The audit log, and the server wrapped so that requests are recorded in it."""
 
     log: AuditLog
-    service: Service
+    service: HttpService
     """The HTTP service; records each request before passing it on."""
     handler: Handler
     """The server's core for callers in this process; records each request too."""
@@ -202,7 +202,9 @@ async def open_api(
     return Api(home, server, http, journal, background, address, auditing)
 
 
-def _begin_audit(server: ApiServer, app: Service, clock: Clock, metrics: Registry, options: AuditOptions) -> Auditing:
+def _begin_audit(
+    server: ApiServer, app: HttpService, clock: Clock, metrics: Registry, options: AuditOptions
+) -> Auditing:
     """Open the audit log."""
     from strato.server.audit.log import AuditLog
     from strato.server.audit.policy import load

@@ -19,7 +19,7 @@ from strato.errors import UsageError
 
 if TYPE_CHECKING:
     from strato.client.cluster import Cluster
-    from strato.server.journal.backup import Manifest
+    from strato.server.journal.backup import BackupManifest
 
 
 @click.command()
@@ -124,7 +124,7 @@ def _of_a_stopped_cluster(home: Home, data: Path, file: Path) -> None:
         copy.unlink(missing_ok=True)
 
 
-def _checked(file: Path) -> Manifest:
+def _checked(file: Path) -> BackupManifest:
     from strato.server.journal.backup import opened_backup
 
     with (

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from strato.cli.connect import NoCluster, connect, home_of, kubeconfig_paths, named_by
-from strato.cli.diagnosis.findings import Finding, Status, problem
+from strato.cli.diagnosis.findings import CheckResult, Status, problem
 from strato.cli.home import Home
 from strato.cli.inputs import FOLDER
 from strato.clock import Clock, SystemClock
@@ -57,7 +57,7 @@ def doctor(ctx: click.Context, salvage: bool, data_dir: Path | None, output: str
         raise Unsound(f"{problems} problem{'s' if problems != 1 else ''} found")
 
 
-def as_text(found: Sequence[Finding]) -> str:
+def as_text(found: Sequence[CheckResult]) -> str:
     """Write findings for a person: each with its check, and below it what to type."""
     width = max(len(finding.check) for finding in found) + 2
     lines = []
@@ -68,13 +68,13 @@ def as_text(found: Sequence[Finding]) -> str:
     return "\n".join(lines)
 
 
-def as_json(found: Sequence[Finding]) -> str:
+def as_json(found: Sequence[CheckResult]) -> str:
     """Write findings for a script."""
     is_ok = all(finding.status is not Status.PROBLEM for finding in found)
     return json.dumps({"ok": is_ok, "findings": [asdict(finding) for finding in found]}, indent=2)
 
 
-def _findings(ctx: click.Context, home: Home, journal: Path, clock: Clock) -> Iterator[Finding]:
+def _findings(ctx: click.Context, home: Home, journal: Path, clock: Clock) -> Iterator[CheckResult]:
     from strato.cli.diagnosis.probe import kubectl_version
 
     options = ctx.find_root().obj
@@ -90,11 +90,13 @@ def _findings(ctx: click.Context, home: Home, journal: Path, clock: Clock) -> It
     if home.path.exists():
         yield from files.findings(home, journal, clock)
     else:
-        yield Finding("process", f"there is no cluster in {home.path} yet; 'strato up' starts one")
+        yield CheckResult("process", f"there is no cluster in {home.path} yet; 'strato up' starts one")
     try:
         paths = kubeconfig_paths(ctx)
     except NoCluster:
-        yield Finding("cluster", "none is named: no embedded cluster runs, KUBECONFIG and ~/.kube/config are not there")
+        yield CheckResult(
+            "cluster", "none is named: no embedded cluster runs, KUBECONFIG and ~/.kube/config are not there"
+        )
         return
     if home.running_pid() is not None and not home.ready():
         return  # it is starting, as the findings about its directory say
@@ -105,7 +107,7 @@ def _findings(ctx: click.Context, home: Home, journal: Path, clock: Clock) -> It
         yield problem("kubeconfig", " ".join(str(error).split()), todo)
 
 
-def _cluster(ctx: click.Context, paths: Sequence[Path], clock: Clock, kubectl: str) -> Iterator[Finding]:
+def _cluster(ctx: click.Context, paths: Sequence[Path], clock: Clock, kubectl: str) -> Iterator[CheckResult]:
     import asyncio
 
     from strato.cli.diagnosis.ask import cluster_facts
@@ -118,7 +120,7 @@ def _cluster(ctx: click.Context, paths: Sequence[Path], clock: Clock, kubectl: s
             yield warning("kubeconfig", what, f"chmod 600 {path}")
     cluster = connect(ctx)
 
-    async def ask() -> list[Finding]:
+    async def ask() -> list[CheckResult]:
         try:
             return list(findings(await cluster_facts(cluster, clock, named_by=named_by(ctx), kubectl=kubectl)))
         finally:

@@ -20,7 +20,7 @@ from strato.errors import Forbidden, StateError, UsageError, harmless
 
 if TYPE_CHECKING:
     from strato.cli.reasons.facts import Facts
-    from strato.cli.reasons.report import Report
+    from strato.cli.reasons.report import ReasonReport
     from strato.client.cluster import Cluster
     from strato.scheduler.dryrun.trial import Copy
     from strato.scheduler.reporting.explain import Diagnosis
@@ -174,14 +174,14 @@ class _Asking:
         self._state, copy = states.copy_for(self._ctx, self._source)
         return copy
 
-    def _diagnosis(self, copy: Copy, keys: Sequence[str], report: Report) -> Diagnosis | None:
+    def _diagnosis(self, copy: Copy, keys: Sequence[str], report: ReasonReport) -> Diagnosis | None:
         """Return the engine's diagnosis of the first of the keys that it knows."""
         from strato.scheduler.dryrun.examine import examine
 
         found = next((one for one in (examine(copy, key, fix=self._fix) for key in keys) if one is not None), None)
         return found and replace(found, key=report.key, state=report.state)
 
-    def _choice(self, report: Report) -> Diagnosis | None:
+    def _choice(self, report: ReasonReport) -> Diagnosis | None:
         """Return the arcs and prices by which the flow action placed a pod; None when it did not place it."""
         from strato.cli import states
         from strato.scheduler.model.reasons import Verdict
@@ -208,7 +208,7 @@ def _scheduled_as(obj: Json, facts: Facts) -> list[str]:
     return [f"{namespace}/{name}" for name in (*(group["metadata"]["name"] for group in groups), *waiting)]
 
 
-def _rendered(report: Report, found: Diagnosis | None) -> str:
+def _rendered(report: ReasonReport, found: Diagnosis | None) -> str:
     from strato.cli.reasons.pods import hint_of
 
     if found is None:
@@ -221,5 +221,5 @@ def _rendered(report: Report, found: Diagnosis | None) -> str:
     return "\n".join([found.render(), *further])
 
 
-def _joined(report: Report, found: Diagnosis | None) -> Json:
+def _joined(report: ReasonReport, found: Diagnosis | None) -> Json:
     return report.to_json() if found is None else {**report.to_json(), **found.to_json()}

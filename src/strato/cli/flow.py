@@ -14,7 +14,7 @@ from strato.errors import UsageError
 
 if TYPE_CHECKING:
     from strato.mincost.graph import FlowScheduler
-    from strato.mincost.simulate import Event, Measures
+    from strato.mincost.simulate import Measures, TraceEvent
 
 _KERNELS = ("race", "paths", "simplex", "scaling")
 
@@ -35,7 +35,7 @@ def serve(listen: str, model: str, preemption: bool) -> None:
     from strato.cli.serving import configure_logging, make_random, stop_on_signals
     from strato.mincost.graph import FlowScheduler, warm_up
     from strato.mincost.models import load
-    from strato.mincost.service.scheduler import Service
+    from strato.mincost.service.scheduler import FirmamentService
     from strato.mincost.service.server import start
     from strato.mincost.world import FlowWorld
 
@@ -48,7 +48,7 @@ def serve(listen: str, model: str, preemption: bool) -> None:
     warm_up()
 
     async def main() -> None:
-        server, bound = await start(Service(engine, SystemClock()), listen)
+        server, bound = await start(FirmamentService(engine, SystemClock()), listen)
         click.echo(f"serving firmament.FirmamentScheduler on {host}:{bound}")
         stop = asyncio.Event()
         try:
@@ -110,14 +110,14 @@ def simulate(
 
     from strato.mincost.models import load
     from strato.mincost.simulate import read_trace, replay
-    from strato.mincost.workload import Load, draw
+    from strato.mincost.workload import WorkloadOptions, draw
 
     if speed_up <= 0:
         raise UsageError(f"--speed-up {speed_up:g} is not above 0")
     model_type = load(model)
-    events: list[Event]
+    events: list[TraceEvent]
     if trace is None:
-        events = draw(Load(machines=machines, slots=slots, tasks=tasks, use=use, seed=seed))
+        events = draw(WorkloadOptions(machines=machines, slots=slots, tasks=tasks, use=use, seed=seed))
     else:
         events = read_trace(trace, slots=slots, speed_up=speed_up, fraction=fraction)
     measure = (lambda: 0.0) if instant else SystemClock().monotonic

@@ -40,10 +40,10 @@ def history_member(
     path: Path, cluster: Cluster, informers: Informers, clock: Clock, metrics: Registry
 ) -> Callable[[], Awaitable[None]]:
     """Return a coroutine function that records runs of jobs until cancelled; an unusable file is only logged."""
-    from strato.history import HistoryStore, Recorder
+    from strato.history import HistoryRecorder, HistoryStore
     from strato.history.store import HistoryError
 
-    async def record(recorder: Recorder, store: HistoryStore) -> None:
+    async def record(recorder: HistoryRecorder, store: HistoryStore) -> None:
         try:
             with closing(store):
                 await recorder.run()
@@ -60,7 +60,7 @@ def history_member(
         store = HistoryStore(path)
     except HistoryError as error:
         return partial(wait, error)
-    return partial(record, Recorder(cluster, informers, clock, store, metrics=metrics), store)
+    return partial(record, HistoryRecorder(cluster, informers, clock, store, metrics=metrics), store)
 
 
 @contextmanager

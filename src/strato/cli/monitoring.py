@@ -45,7 +45,7 @@ class TlsFiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class MonitoringEndpoint:
     """An address at which health, and perhaps metrics, are served."""
 
     flag: str
@@ -57,7 +57,7 @@ class Endpoint:
     tls: TlsFiles | None = None
 
 
-async def serve_endpoint(endpoint: Endpoint) -> None:
+async def serve_endpoint(endpoint: MonitoringEndpoint) -> None:
     """Serve until cancelled. Signals stay with the caller.
 
     Raises:

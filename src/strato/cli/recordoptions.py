@@ -17,7 +17,7 @@ from strato.errors import UsageError
 if TYPE_CHECKING:
     from strato.clock import Clock
     from strato.sim.recording.anonymise import Anonymiser
-    from strato.sim.recording.recorder import Recorder
+    from strato.sim.recording.recorder import LogRecorder
 
 KEY_VARIABLE = "STRATO_RECORD_KEY"
 """Environment variable with the secret by which names are hashed."""
@@ -103,7 +103,7 @@ def log_options(command: F) -> F:
     return click.option("--log", "log_path", type=path, default=None, help="Take it from a recorded log …")(with_at)
 
 
-def recorder_of(options: RecordOptions, clock: Clock) -> Recorder | None:
+def recorder_of(options: RecordOptions, clock: Clock) -> LogRecorder | None:
     """Return the log's recorder, None if none is wanted.
 
     Raises:
@@ -111,12 +111,12 @@ def recorder_of(options: RecordOptions, clock: Clock) -> Recorder | None:
     """
     if not options.file:
         return None
-    from strato.sim.recording.recorder import Recorder
+    from strato.sim.recording.recorder import LogRecorder
     from strato.sim.recording.segments import LogFiles
 
     check_keep(options.keep, "--record-keep")
     files = LogFiles(Path(options.file), file_bytes=options.file_bytes, keep=options.keep)
-    return Recorder(files, clock, hiding=anonymiser() if options.anonymise else None)
+    return LogRecorder(files, clock, hiding=anonymiser() if options.anonymise else None)
 
 
 def check_keep(keep: int, flag: str) -> None:
@@ -137,7 +137,7 @@ def anonymiser() -> Anonymiser:
     return Anonymiser(secret.encode() if secret else None)
 
 
-def recorded(recorder: Recorder | None, run: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+def recorded(recorder: LogRecorder | None, run: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
     """Return work that closes the log when it ends, so that the log is complete."""
     if recorder is None:
         return run

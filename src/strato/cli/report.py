@@ -14,7 +14,7 @@ from strato.clock import SystemClock
 from strato.errors import UsageError
 
 if TYPE_CHECKING:
-    from strato.history.rows import Host, Replica, Run
+    from strato.history.rows import Host, JobRun, PodContainer
     from strato.history.statistics import Period
 
 _BY = ("day", "queue", "role")
@@ -23,8 +23,8 @@ _LOW_COVERAGE = 0.95
 
 
 class _Data(NamedTuple):
-    runs: Sequence[Run]
-    replicas: Sequence[Replica]
+    runs: Sequence[JobRun]
+    replicas: Sequence[PodContainer]
     hosts: Sequence[Host]
 
 

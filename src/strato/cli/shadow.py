@@ -13,7 +13,7 @@ from strato.errors import StateError
 from strato.units import human_duration
 
 if TYPE_CHECKING:
-    from strato.scheduler.shadow.findings import Found, Summary
+    from strato.scheduler.shadow.findings import DatedDifference, Summary
 
 HEADERS = ("Job", "Queue", "Change", "Pods", "Now", "Shadow", "Age", "Reason")
 
@@ -60,7 +60,7 @@ def line(summary: Summary, now: float) -> str:
     return ", ".join(parts) + (f"\n  problem: {summary.problem}" if summary.problem else "")
 
 
-def row(found: Found, now: float) -> tuple[object, ...]:
+def row(found: DatedDifference, now: float) -> tuple[object, ...]:
     """Return the row of one difference."""
     pods = found.pods or "-"
     return (

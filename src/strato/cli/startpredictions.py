@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from strato.client.cluster import Cluster
     from strato.client.informer import Informers
     from strato.clock import Clock
-    from strato.history.prediction import Submission
+    from strato.history.prediction import SubmittedJob
     from strato.metrics import Registry
     from strato.scheduler import Scheduler
 
@@ -49,7 +49,7 @@ def predicting(
     return run
 
 
-def _past(path: Path) -> list[tuple[Submission, float]]:
+def _past(path: Path) -> list[tuple[SubmittedJob, float]]:
     """Return the newest recorded runs, oldest first; empty if the history cannot be read."""
     from strato.history.store import HistoryError, HistoryStore
     from strato.sim.foresight.whenjobs import past_of

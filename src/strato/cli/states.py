@@ -28,7 +28,7 @@ from strato.scheduler.configpublishing import published
 from strato.scheduler.dryrun.decoding import decode
 from strato.scheduler.dryrun.manifests import Json, Located, read_paths
 from strato.scheduler.dryrun.run import decode_all, load
-from strato.scheduler.dryrun.states import Header, State, latest_date, state_of
+from strato.scheduler.dryrun.states import Header, ManifestState, latest_date, state_of
 from strato.scheduler.dryrun.trial import Copy
 from strato.scheduler.framework.options import Config
 
@@ -41,7 +41,7 @@ _GANG_SCHEDULERS = ("volcano",)
 """Schedulers for whose pods the PodGroup controller creates groups."""
 
 
-def read(paths: Sequence[str], more: Iterable[Located] = ()) -> State:
+def read(paths: Sequence[str], more: Iterable[Located] = ()) -> ManifestState:
     """Read manifests, append them to ``more``, and add the pods and groups that controllers would create of them."""
     found = read_paths(paths)
     given, found.objects = found.objects, [*more, *found.objects]
@@ -58,7 +58,7 @@ def read(paths: Sequence[str], more: Iterable[Located] = ()) -> State:
     return replace(state, objects=made.objects, problems=[*state.problems, *made.problems])
 
 
-def passed_over(state: State) -> list[str]:
+def passed_over(state: ManifestState) -> list[str]:
     """Return a sentence for each known kind among a state's objects that the scheduler does not read."""
     from strato.sim.expansion import CONTEXT, WORKLOADS
 
@@ -72,7 +72,7 @@ def passed_over(state: State) -> list[str]:
 
 
 def header_of(
-    state: State,
+    state: ManifestState,
     *,
     config: str | None = None,
     cycles: int | None = None,
@@ -98,7 +98,7 @@ def config_text(path: Path | None) -> str | None:
     return read_config_text(path) if path is not None else None
 
 
-def prepare(state: State, header: Header, base: Path = Path()) -> tuple[World, Config]:
+def prepare(state: ManifestState, header: Header, base: Path = Path()) -> tuple[World, Config]:
     """Check state and configuration; return the world and the configuration to run on it.
 
     Raises:
@@ -108,7 +108,7 @@ def prepare(state: State, header: Header, base: Path = Path()) -> tuple[World, C
     return load(with_groups(state.objects), problems, header.sharding), config
 
 
-def copy_of(state: State, header: Header, base: Path = Path()) -> Copy:
+def copy_of(state: ManifestState, header: Header, base: Path = Path()) -> Copy:
     """Check state and configuration, as `prepare` does; return a copy for trial cycles.
 
     Raises:
@@ -118,7 +118,7 @@ def copy_of(state: State, header: Header, base: Path = Path()) -> Copy:
     return Copy(decode_all(with_groups(state.objects), problems), config, header.seed, header.now)
 
 
-def _of_log(path: Path, at: str | None) -> State:
+def _of_log(path: Path, at: str | None) -> ManifestState:
     """Return a recorded log's state at an instant, or at its end; print a note for each torn part.
 
     Raises:
@@ -133,10 +133,10 @@ def _of_log(path: Path, at: str | None) -> State:
     for torn in log.torn:
         click.echo(f"note: {torn}", err=True)
     found = state_at(log, parse_instant(at, log.begin) if at is not None else math.inf)
-    return State(list(found.manifests()), found.header())
+    return ManifestState(list(found.manifests()), found.header())
 
 
-def read_source(ctx: click.Context, source: StateSource, *, seed: int | None = None) -> tuple[State, Header]:
+def read_source(ctx: click.Context, source: StateSource, *, seed: int | None = None) -> tuple[ManifestState, Header]:
     """Return the state and its header (what decides on it) from manifests, a log or the cluster.
 
     The configuration is the given one, else the log's or the cluster's, else the default.
@@ -151,7 +151,9 @@ def read_source(ctx: click.Context, source: StateSource, *, seed: int | None = N
     return state, header_of(state, config=config_text(source.config), seed=seed)
 
 
-async def read_cluster(cluster: Cluster, config: Path | None, *, seed: int | None = None) -> tuple[State, Header]:
+async def read_cluster(
+    cluster: Cluster, config: Path | None, *, seed: int | None = None
+) -> tuple[ManifestState, Header]:
     """Return a cluster's state and header, with the given configuration, else the cluster's, else the default.
 
     Raises:
@@ -162,7 +164,7 @@ async def read_cluster(cluster: Cluster, config: Path | None, *, seed: int | Non
     return state, header_of(state, config=text if text is not None else served, seed=seed, live=True)
 
 
-def copy_for(ctx: click.Context, source: StateSource) -> tuple[State, Copy]:
+def copy_for(ctx: click.Context, source: StateSource) -> tuple[ManifestState, Copy]:
     """Return the state of `read_source`, and a copy of it for trial cycles.
 
     Raises:
@@ -264,12 +266,12 @@ async def deciding_state(cluster: Cluster) -> tuple[list[Located], str | None]:
     return await from_cluster(cluster), await served_config(cluster)
 
 
-async def whole_cluster(cluster: Cluster) -> tuple[State, str | None]:
+async def whole_cluster(cluster: Cluster) -> tuple[ManifestState, str | None]:
     """Return a cluster's state with its jobs, and its scheduler's configuration if the user may read it."""
     found = await from_cluster(cluster)
     jobs = await _list(cluster, catalog.VCJOB)
     found += [("cluster: Job", {**job, "apiVersion": catalog.VCJOB.api_version, "kind": "Job"}) for job in jobs]
-    return State(found), await served_config(cluster)
+    return ManifestState(found), await served_config(cluster)
 
 
 async def served_config(cluster: Cluster) -> str | None:

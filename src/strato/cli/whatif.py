@@ -18,8 +18,8 @@ from strato.errors import InvalidInput, Problem, UsageError
 
 if TYPE_CHECKING:
     from strato.node.shapes import NodeShape
-    from strato.scheduler.dryrun.changes import Change
-    from strato.scheduler.dryrun.states import Header, State
+    from strato.scheduler.dryrun.changes import StateChange
+    from strato.scheduler.dryrun.states import Header, ManifestState
     from strato.scheduler.dryrun.trial import Copy
 
 
@@ -80,7 +80,7 @@ def what_if(
     click.echo(as_json(to_json(answer, fewest)) if output == "json" else to_table(answer, fewest))
 
 
-def _changes(copy: Copy, add_nodes: Sequence[str], drain: Sequence[str], queues: Sequence[str]) -> list[Change]:
+def _changes(copy: Copy, add_nodes: Sequence[str], drain: Sequence[str], queues: Sequence[str]) -> list[StateChange]:
     """Read all changes; their problems are reported together."""
     from strato.sim.foresight import whatif
 
@@ -132,14 +132,14 @@ class _Source:
     source: StateSource
     seed: int
 
-    def read(self) -> tuple[State, Header]:
+    def read(self) -> tuple[ManifestState, Header]:
         """Return the state as it is, and the header with what decides on it."""
         from strato.cli import states
 
         state, header = states.read_source(self.ctx, self.source, seed=self.seed)
         return self._completed(state, header.now), header
 
-    def _completed(self, state: State, now: float) -> State:
+    def _completed(self, state: ManifestState, now: float) -> ManifestState:
         from strato.sim.foresight.whatif_state import with_late_pods
 
         completed, notes = with_late_pods(state, now)
@@ -147,7 +147,7 @@ class _Source:
             click.echo(f"note: {note}", err=True)
         return completed
 
-    def submitted(self, state: State, paths: Sequence[str]) -> State:
+    def submitted(self, state: ManifestState, paths: Sequence[str]) -> ManifestState:
         """Return the state with added manifests, and the pods and groups that controllers would create for them."""
         from strato.cli import states
 
@@ -156,7 +156,7 @@ class _Source:
         found = states.read(paths, state.objects)
         return replace(found, header=state.header, problems=[*state.problems, *found.problems])
 
-    def copy(self, state: State, header: Header, policy: Path | None = None) -> tuple[Copy, Mapping[str, str]]:
+    def copy(self, state: ManifestState, header: Header, policy: Path | None = None) -> tuple[Copy, Mapping[str, str]]:
         """Return a copy for trial runs, under another policy if one is given, and the names of its jobs."""
         from strato.cli import states
         from strato.sim.foresight.whatif_state import job_names

@@ -12,7 +12,7 @@ import click
 from strato.cli.inputs import INPUT_FILE
 
 if TYPE_CHECKING:
-    from strato.interop.yarn.importing import Imported, ImportOptions, Line, Sources
+    from strato.interop.yarn.importing import Imported, ImportedLine, ImportOptions, Sources
 
 IMPORTERS: Mapping[str, str] = {
     "fair": "strato.interop.yarn.fairimport",
@@ -83,7 +83,7 @@ def check(files: tuple[Path, ...], resources: tuple[str, ...], user_key: str, am
     from strato.interop.yarn.importing import REFUSED
 
     sources, options = _sources(files), _import_options(resources, user_key, am_label)
-    lines: list[Line] = _importer(sources).checked(sources, options)
+    lines: list[ImportedLine] = _importer(sources).checked(sources, options)
     _print(lines)
     return 2 if any(line.becomes == REFUSED for line in lines) else 0
 
@@ -116,7 +116,7 @@ def _import_options(resources: tuple[str, ...], user_key: str, am_label: str) ->
     return ImportOptions(named, user_key, am_label)
 
 
-def _print(lines: list[Line]) -> None:
+def _print(lines: list[ImportedLine]) -> None:
     for line in lines:
         click.echo(str(line))
 

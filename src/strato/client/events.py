@@ -20,7 +20,7 @@ from strato.api.meta import Object
 from strato.api.shapes import ObjectReference
 from strato.client.cluster import Cluster, Json, Patch
 from strato.client.codec import kind_of
-from strato.client.load import Load
+from strato.client.load import LoadMeter
 from strato.client.retry import is_outcome_unknown
 from strato.client.statusqueue import InFlight, Reporter, Retries, StatusQueue, Write
 from strato.clock import Clock, format_time
@@ -110,7 +110,7 @@ class EventRecorder:
             if registry
             else None
         )
-        self._load = Load()
+        self._load = LoadMeter()
         writers = _REMOTE_WRITERS if cluster.remote else 1
         self._queue: StatusQueue[Hashable, _Series, _Series] = StatusQueue(
             clock,

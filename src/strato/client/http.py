@@ -21,9 +21,9 @@ from strato.client.credentials import Credential, credentials_of
 from strato.clock import Clock
 from strato.errors import Unavailable, UsageError, one_line
 from strato.http.client import Answer, Connection, Disconnected, Origin, header
-from strato.http.pool import Pool
+from strato.http.pool import ConnectionPool
 from strato.http.tls import client_context
-from strato.http.upgrade import Refused, over_websocket, websocket_headers
+from strato.http.upgrade import UpgradeRefused, over_websocket, websocket_headers
 from strato.http.websocket import WebSocket
 from strato.lru import LruCache
 
@@ -68,7 +68,7 @@ class HttpCluster(WireCluster):
         self._overload_retries = overload_retries
         self._credentials = credentials_of(config, clock)
         self._place = urlsplit(config.server)
-        self._pool: Pool | None = None
+        self._pool: ConnectionPool | None = None
         self._pool_certificate: Certificate | None = None
         self._headers = ""
         self._lines: LruCache[tuple[tuple[str, str], ...], str] = LruCache(64 << 10, lambda _, lines: 2 * len(lines))
@@ -117,7 +117,7 @@ class HttpCluster(WireCluster):
         message = self._message(Request("GET", path, query, headers), credential)
         try:
             return await over_websocket(self._origin(credential), message, headers, work)
-        except Refused as refused:
+        except UpgradeRefused as refused:
             answer = Response(refused.status, refused.body, refused.content_type)
             raise error_of(answer, refused.body) from refused
         except (OSError, UnicodeError) as error:
@@ -160,7 +160,7 @@ class HttpCluster(WireCluster):
         pool.release(connection)
         return Response(answer.status, body, content_type, answer.headers)
 
-    async def _chunks(self, pool: Pool, connection: Connection, answer: Answer) -> AsyncIterator[bytes]:
+    async def _chunks(self, pool: ConnectionPool, connection: Connection, answer: Answer) -> AsyncIterator[bytes]:
         try:
             async for chunk in answer.chunks():
                 yield chunk
@@ -208,14 +208,17 @@ class HttpCluster(WireCluster):
             headers.append(("authorization", f"Bearer {credential.token}"))
         return "".join(header(name, value) for name, value in headers)
 
-    def _pool_for(self, credential: Credential) -> Pool:
+    def _pool_for(self, credential: Credential) -> ConnectionPool:
         if self._closed:
             raise Unavailable("this client is closed")
         if self._pool is not None and self._pool_certificate is credential.certificate:
             return self._pool
         if self._pool is not None:
             self._pool.retire()
-        self._pool, self._pool_certificate = Pool(self._origin(credential), _MAX_CONNECTIONS), credential.certificate
+        self._pool, self._pool_certificate = (
+            ConnectionPool(self._origin(credential), _MAX_CONNECTIONS),
+            credential.certificate,
+        )
         return self._pool
 
     def _origin(self, credential: Credential) -> Origin:

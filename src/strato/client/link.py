@@ -5,8 +5,8 @@ it, so the socket must be inherited, never come from a listener. Both ends are e
 answers requests if it was given a handler.
 
 A frame is its length (4 bytes, little-endian) and a MessagePack array whose first element names the frame's type. The
-receiver begins single requests (`Ask`) in the order in which they were sent, and frames of several (`AskAll`) too;
-answers come in any order. A `LinkStream` splits long chunks into pieces of whole lines.
+receiver begins single requests (`LinkRequest`) in the order in which they were sent, and frames of several (`AskAll`)
+too; answers come in any order. A `LinkStream` splits long chunks into pieces of whole lines.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ import msgspec
 from strato.api.status import to_status
 from strato.api.wire import Handler, Request, Response
 from strato.client.linkframes import (
-    Answer,
     AnswerAll,
-    Ask,
     AskAll,
     Cancel,
     Chunk,
     End,
     Frame,
+    LinkRequest,
+    LinkResponse,
     Whole,
     decode,
     encode_into,
@@ -96,7 +96,7 @@ class Link(asyncio.Protocol, Handler):
         if request.uncommitted and request.method != "GET":
             return (await self._together((request,)))[0]
         number = next(self._numbers)
-        self._send(Ask(number, request))
+        self._send(LinkRequest(number, request))
         answer: asyncio.Future[Response]
         answer = self._asked[number] = self._loop.create_future()
         try:
@@ -199,14 +199,14 @@ class Link(asyncio.Protocol, Handler):
             _log.exception("%d requests failed, %s %s first", len(requests), requests[0].method, requests[0].path)
             return [_failure(InternalError(repr(error)))] * len(requests)
 
-    async def _serve(self, ask: Ask) -> None:
+    async def _serve(self, ask: LinkRequest) -> None:
         number = ask.number
         stream: AsyncIterator[bytes] | None = None
         try:
             response = await self._response(ask.request)
             stream = response.stream
             self._send(
-                Answer(
+                LinkResponse(
                     number, response.status, response.body, response.content_type, response.headers, stream is not None
                 )
             )
@@ -291,9 +291,9 @@ class Link(asyncio.Protocol, Handler):
             stream = self._streams.get(number)
             if stream is not None:
                 stream.feed(frame.data)
-        elif isinstance(frame, Answer):
+        elif isinstance(frame, LinkResponse):
             self._answered(frame)
-        elif isinstance(frame, Ask):
+        elif isinstance(frame, LinkRequest):
             self._serving[number] = self._loop.create_task(self._serve(frame))
         elif isinstance(frame, AskAll):
             if frame.uncommitted:
@@ -313,7 +313,7 @@ class Link(asyncio.Protocol, Handler):
             if task is not None:
                 task.cancel()
 
-    def _answered(self, answer: Answer) -> None:
+    def _answered(self, answer: LinkResponse) -> None:
         waiting = self._asked.pop(answer.number, None)
         if waiting is None or waiting.cancelled():
             if answer.streams:

@@ -9,7 +9,7 @@ import msgspec
 from strato.api.wire import Request
 
 
-class Ask(msgspec.Struct, tag=0, array_like=True, gc=False):
+class LinkRequest(msgspec.Struct, tag=0, array_like=True, gc=False):
     """One request."""
 
     number: int
@@ -41,8 +41,8 @@ class Whole(msgspec.Struct, array_like=True, gc=False):
     headers: Mapping[str, str]
 
 
-class Answer(msgspec.Struct, tag=1, array_like=True, gc=False):
-    """The answer to an `Ask`."""
+class LinkResponse(msgspec.Struct, tag=1, array_like=True, gc=False):
+    """The answer to an `LinkRequest`."""
 
     number: int
     status: int
@@ -72,6 +72,6 @@ class Cancel(msgspec.Struct, tag=4, array_like=True, gc=False):
     number: int
 
 
-Frame = Ask | Answer | Chunk | End | Cancel | AskAll | AnswerAll
+Frame = LinkRequest | LinkResponse | Chunk | End | Cancel | AskAll | AnswerAll
 decode = msgspec.msgpack.Decoder(Frame).decode
 encode_into = msgspec.msgpack.Encoder().encode_into

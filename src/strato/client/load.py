@@ -12,7 +12,7 @@ _PER_SECOND: Final = _BURST / LOAD_WINDOW_SECONDS
 _NEVER: Final = float("-inf")
 
 
-class Load:
+class LoadMeter:
     """A leaky bucket of the work that low-priority statuses give way to. Instants are monotonic seconds."""
 
     __slots__ = ("_at", "_level", "over_at")

@@ -8,7 +8,7 @@ Guarantees:
   is left to write.
 - Only a status that the API confirmed counts as written. A failed one is retried with back-off until a newer status
   replaces it, or until the API answers that it will never accept it (the object is gone, the status is invalid).
-- A low-priority status waits while there is load (`Load`), but not for longer than `LOW_PRIORITY_SECONDS`.
+- A low-priority status waits while there is load (`LoadMeter`), but not for longer than `LOW_PRIORITY_SECONDS`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from strato.client.load import Load
+from strato.client.load import LoadMeter
 from strato.client.retry import delay_seconds, in_time, may_succeed_later
 from strato.client.workqueue import LOW_PRIORITY_SECONDS
 from strato.client.writequeue import WriteQueue
@@ -153,7 +153,7 @@ class StatusQueue(Generic[K, D, R]):
         in_flight: InFlight,
         *,
         retries: Retries | None = None,
-        load: Load | None = None,
+        load: LoadMeter | None = None,
         capacity: int = 0,
         remembered: int = 20_000,
         name: str = "statuses",
@@ -162,7 +162,7 @@ class StatusQueue(Generic[K, D, R]):
         self._reporter = reporter
         self._build = reporter.build
         self._batch = in_flight.batch
-        self._load = load if load is not None else Load()
+        self._load = load if load is not None else LoadMeter()
         self._low_workers = in_flight.low_workers
         self._retries = retries if retries is not None else Retries()
         self._capacity = capacity

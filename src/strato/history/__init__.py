@@ -6,7 +6,7 @@ times from them, and `predictionintervals` calibrates predicted waits. Running j
 other rooms. Source: spec utilisation 6.2 and 8.
 """
 
-from strato.history.recorder import Recorder
+from strato.history.recorder import HistoryRecorder
 from strato.history.store import HistoryStore
 
-__all__ = ["HistoryStore", "Recorder"]
+__all__ = ["HistoryRecorder", "HistoryStore"]

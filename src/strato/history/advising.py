@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from strato.advice import roles
 from strato.advice.estimators import Amounts
 from strato.advice.roles import ReplicaUse, RoleAdvice, RoleKey
-from strato.history.rows import Replica, Run
+from strato.history.rows import JobRun, PodContainer
 
 
 def advise(
-    runs: Iterable[Run],
-    replicas: Iterable[Replica],
+    runs: Iterable[JobRun],
+    replicas: Iterable[PodContainer],
     policy: str,
     now: float,
     *,
@@ -39,7 +39,7 @@ def advise(
         and (not namespace or run.namespace == namespace)
         and (not job or job in (run.job, run.template))
     }
-    members: dict[RoleKey, list[Replica]] = defaultdict(list)
+    members: dict[RoleKey, list[PodContainer]] = defaultdict(list)
     for one in replicas:
         run = known.get(one.run_id)
         if run is not None and one.seen and one.started is not None:
@@ -50,7 +50,7 @@ def advise(
     ]
 
 
-def _use(one: Replica) -> ReplicaUse:
+def _use(one: PodContainer) -> ReplicaUse:
     assert one.started is not None
     until = one.ended if one.ended is not None else one.seen
     return ReplicaUse(

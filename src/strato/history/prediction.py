@@ -51,7 +51,7 @@ def name_pattern(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
+class SubmittedJob:
     """What is known of a job when it is submitted.
 
     Attributes:
@@ -143,7 +143,7 @@ class RunTimePredictor:
         """Number of matches kept."""
         return len(self._matches)
 
-    def take(self, job: Submission, run_seconds: float) -> None:
+    def take(self, job: SubmittedJob, run_seconds: float) -> None:
         """Learn the run time of a job that has ended by itself."""
         if not 0.0 <= run_seconds < math.inf:
             return
@@ -156,7 +156,7 @@ class RunTimePredictor:
                 self._matches.put(key, match)
             match.runs.append(seen)
 
-    def predict(self, job: Submission) -> RunTimes:
+    def predict(self, job: SubmittedJob) -> RunTimes:
         """Return the distribution of a job's run time."""
         seconds: list[float] = []
         weights: list[float] = []
@@ -185,7 +185,7 @@ def _scaled(run: _Seen, estimate_seconds: float | None) -> float:
     return run.seconds * estimate_seconds / run.estimate_seconds
 
 
-def _limit(job: Submission) -> float:
+def _limit(job: SubmittedJob) -> float:
     """Return the upper bound of a job's run time. An estimate kills no job, but few runs exceed it by much."""
     if job.limit_seconds is not None:
         return job.limit_seconds
@@ -198,7 +198,7 @@ def _prior(estimate_seconds: float | None) -> list[float]:
     return [share * estimate_seconds for share in _PRIOR_SHARES]
 
 
-def _keys(job: Submission) -> Iterator[Hashable]:
+def _keys(job: SubmittedJob) -> Iterator[Hashable]:
     """Yield the keys by which a job matches earlier ones, the most exact first."""
     name, size = name_pattern(job.name), _size_class(job.size)
     estimate = _size_class(job.estimate_seconds) if job.estimate_seconds is not None else None

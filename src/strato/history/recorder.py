@@ -1,4 +1,4 @@
-"""`Recorder`: watches jobs, pods and nodes of a cluster and appends rows about them to the store.
+"""`HistoryRecorder`: watches jobs, pods and nodes of a cluster and appends rows about them to the store.
 
 Informer handlers only keep which objects changed, so that they are cheap even if thousands of pods change in a second;
 the changes are processed once a second, in slices. The usage of pods and nodes is read from metrics.k8s.io once a
@@ -24,7 +24,7 @@ from strato.clock import Clock
 from strato.errors import ApiError
 from strato.history.jobs import KINDS, facts_of
 from strato.history.predictionannotations import prediction_of
-from strato.history.rows import COMPLETED, Host, Replica, Run
+from strato.history.rows import COMPLETED, Host, JobRun, PodContainer
 from strato.history.statistics import GRID_SECONDS, is_ended
 from strato.history.store import HistoryError, HistoryStore
 from strato.history.tracker import Tracker
@@ -42,7 +42,7 @@ _QUEUED: Final = ("", "Pending")
 _log = logging.getLogger(__name__)
 
 
-class Recorder:
+class HistoryRecorder:
     """Records the history of a cluster, as the module says.
 
     Args:
@@ -178,13 +178,13 @@ class Recorder:
                 raise
             self._observe(rows)
 
-    def _append(self, rows: Sequence[Run | Replica]) -> None:
+    def _append(self, rows: Sequence[JobRun | PodContainer]) -> None:
         if rows:
             self._store.append(rows)
 
-    def _observe(self, rows: Iterable[Run | Replica]) -> None:
+    def _observe(self, rows: Iterable[JobRun | PodContainer]) -> None:
         for row in rows:
-            if not isinstance(row, Run) or row.phase != COMPLETED or row.ended is None:
+            if not isinstance(row, JobRun) or row.phase != COMPLETED or row.ended is None:
                 continue
             if row.ready is not None:
                 self._waits.of(row.queue).observe(max(row.ready - row.submitted, 0.0))

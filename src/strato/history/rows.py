@@ -12,7 +12,7 @@ PENDING = "Pending"
 ENDED = (COMPLETED, FAILED, ABORTED)
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class JobRun(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt of a job. Instants are seconds since the epoch; None before the event has happened."""
 
     run_id: str
@@ -41,7 +41,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds of that prediction, between which four of five jobs become ready; the upper bound is -1 for none."""
 
 
-class Replica(msgspec.Struct, frozen=True, kw_only=True):
+class PodContainer(msgspec.Struct, frozen=True, kw_only=True):
     """One container of one pod of a run."""
 
     run_id: str

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from strato.history.rows import COMPLETED, ENDED, Host, Replica, Run
+from strato.history.rows import COMPLETED, ENDED, Host, JobRun, PodContainer
 
 GRID_SECONDS: Final = 300.0
 _FEWEST_SAMPLES: Final = 20
@@ -100,7 +100,7 @@ def nearest_rank(values: Iterable[float], share: float) -> float | None:
     return ordered[max(math.ceil(round(share * len(ordered), 9)) - 1, 0)] if ordered else None
 
 
-def of_runs(runs: Iterable[Run], period: Period) -> RunStatistics:
+def of_runs(runs: Iterable[JobRun], period: Period) -> RunStatistics:
     """Return the statistics of runs."""
     known = list(runs)
     started = [run for run in known if period.has(run.started)]
@@ -144,7 +144,7 @@ class PredictionStatistics:
     """Share of the runs that became ready within their interval."""
 
 
-def of_predictions(runs: Iterable[Run], period: Period) -> PredictionStatistics:
+def of_predictions(runs: Iterable[JobRun], period: Period) -> PredictionStatistics:
     """Return the accuracy of predicted starts."""
     known = sorted(((run.ready, run) for run in runs if run.ready is not None), key=lambda item: item[0])
     waits = [(ready, _between(run.submitted, ready)) for ready, run in known]
@@ -172,7 +172,7 @@ def _between(begin: float | None, end: float | None) -> float:
     return max(end - begin, 0.0)
 
 
-def of_role(replicas: Iterable[Replica], period: Period) -> RoleStatistics:
+def of_role(replicas: Iterable[PodContainer], period: Period) -> RoleStatistics:
     """Return the statistics of the replicas of a role; a pod's containers run at the same time and count once."""
     lengths: dict[str, float] = {}
     used = requested = 0.0
@@ -188,7 +188,7 @@ def of_role(replicas: Iterable[Replica], period: Period) -> RoleStatistics:
     )
 
 
-def allocated(replicas: Iterable[Replica], hosts: Sequence[Host], period: Period) -> float | None:
+def allocated(replicas: Iterable[PodContainer], hosts: Sequence[Host], period: Period) -> float | None:
     """Return the share of the hosts' offered CPU time that bound replicas requested, while hosts were measured."""
     seen = [host for host in hosts if host.selected and period.has(host.ts)]
     if not seen:
@@ -239,14 +239,14 @@ class _Load:
         return math.fsum(self.used) / math.fsum(self.capacity)
 
 
-def is_ended(run: Run) -> bool:
+def is_ended(run: JobRun) -> bool:
     """Return whether a run has completed, failed or been aborted."""
     return run.phase in ENDED
 
 
-def grouped(items: Iterable[Run], key: Callable[[Run], str]) -> dict[str, list[Run]]:
+def grouped(items: Iterable[JobRun], key: Callable[[JobRun], str]) -> dict[str, list[JobRun]]:
     """Return runs grouped by a key, in the order of the keys."""
-    groups: dict[str, list[Run]] = defaultdict(list)
+    groups: dict[str, list[JobRun]] = defaultdict(list)
     for item in items:
         groups[key(item)].append(item)
     return {name: groups[name] for name in sorted(groups)}

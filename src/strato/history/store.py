@@ -16,16 +16,16 @@ import msgspec
 
 from strato.decoding import UNDECODABLE
 from strato.errors import StateError
-from strato.history.rows import Host, Replica, Run
+from strato.history.rows import Host, JobRun, PodContainer
 
-R = TypeVar("R", Run, Replica, Host)
-Row = Run | Replica | Host
+R = TypeVar("R", JobRun, PodContainer, Host)
+Row = JobRun | PodContainer | Host
 
 _VERSION: Final = 3
-"""Version of the tables. 2 has added `Host.cpu_allocatable`, 3 `Run.predicted` and its bounds."""
+"""Version of the tables. 2 has added `Host.cpu_allocatable`, 3 `JobRun.predicted` and its bounds."""
 _TABLES: Final[dict[type[Any], tuple[str, tuple[str, ...]]]] = {
-    Run: ("run", ("run_id",)),
-    Replica: ("replica", ("run_id", "pod", "container")),
+    JobRun: ("run", ("run_id",)),
+    PodContainer: ("replica", ("run_id", "pod", "container")),
     Host: ("host", ("node", "ts")),
 }
 """Class of a row → its table, and the columns that identify its thing: only the newest row with equal ones is valid."""
@@ -119,14 +119,14 @@ class HistoryStore:
         except sqlite3.Error as error:
             raise HistoryError(f"{self._path}: rows cannot be appended: {error}") from error
 
-    def runs(self, since: float = 0.0, until: float = float("inf")) -> Sequence[Run]:
+    def runs(self, since: float = 0.0, until: float = float("inf")) -> Sequence[JobRun]:
         """Return the runs that were submitted before ``until`` and had not ended before ``since``."""
-        return self._newest(Run, "submitted < ? AND coalesce(ended, ?) >= ?", (until, until, since))
+        return self._newest(JobRun, "submitted < ? AND coalesce(ended, ?) >= ?", (until, until, since))
 
-    def replicas(self, since: float = 0.0, until: float = float("inf")) -> Sequence[Replica]:
+    def replicas(self, since: float = 0.0, until: float = float("inf")) -> Sequence[PodContainer]:
         """Return the replicas that ran at some time between two instants, and those that have not started."""
         bounds = (until, until, since)
-        return self._newest(Replica, "coalesce(started, bound, 0) < ? AND coalesce(ended, ?) >= ?", bounds)
+        return self._newest(PodContainer, "coalesce(started, bound, 0) < ? AND coalesce(ended, ?) >= ?", bounds)
 
     def hosts(self, since: float = 0.0, until: float = float("inf")) -> Sequence[Host]:
         """Return the samples of hosts between two instants."""

@@ -19,7 +19,7 @@ from strato.api.quantity import milli, value
 from strato.api.suppression import suppression_entries
 from strato.clock import parse_time
 from strato.history.jobs import JobFacts
-from strato.history.rows import ABORTED, FAILED, RUNNING, Replica, Run
+from strato.history.rows import ABORTED, FAILED, RUNNING, JobRun, PodContainer
 from strato.history.statistics import is_ended
 
 ROLE_LABELS: Final = ("volcano.sh/task-spec", "training.kubeflow.org/replica-type", trainer.REPLICATED_JOB)
@@ -39,23 +39,23 @@ class Tracker:
     """The live runs and replicas, as the module says."""
 
     def __init__(self) -> None:
-        self._runs: dict[str, Run] = {}
+        self._runs: dict[str, JobRun] = {}
         """Uid of a job → its newest attempt."""
         self._pods: dict[str, dict[str, _Times]] = {}
         """Uid of a job → uid of a pod of this attempt → its times."""
-        self._replicas: dict[_Place, Replica] = {}
+        self._replicas: dict[_Place, PodContainer] = {}
         self._attempts: dict[str, dict[tuple[str, str], list[str]]] = {}
         """Run → role and index → uids of the pods that had these, the oldest first."""
         self._least: dict[str, int] = {}
         """Uid of a job → number of pods that it needs to start."""
-        self._rows: dict[Any, Run | Replica] = {}
+        self._rows: dict[Any, JobRun | PodContainer] = {}
         self._saved: dict[str, dict[str, float]] = {}
         """Uid of a pod → name of a container → when its latest row was made.
 
         A replica that is in here but not in ``_replicas`` has ended.
         """
 
-    def restore(self, runs: Iterable[Run], replicas: Iterable[Replica], now: float) -> None:
+    def restore(self, runs: Iterable[JobRun], replicas: Iterable[PodContainer], now: float) -> None:
         """Restore the state from the rows of an earlier process.
 
         Args:
@@ -85,7 +85,7 @@ class Tracker:
             self._pods[job.uid] = {}
             if before is not None:
                 self._attempts.pop(before.run_id, None)
-            before = Run(
+            before = JobRun(
                 run_id=run_id,
                 job_uid=job.uid,
                 namespace=job.namespace,
@@ -155,7 +155,7 @@ class Tracker:
             if one is None:
                 if container.name in self._saved.get(pod.metadata.uid, ()):
                     continue  # the replica has ended and its last row has been returned
-                one = Replica(
+                one = PodContainer(
                     run_id=run.run_id,
                     role=role,
                     index=index,
@@ -206,15 +206,15 @@ class Tracker:
                 if is_early or now - saved >= _SAVED_SECONDS:
                     self._save(place, one, now)
 
-    def take_rows(self) -> list[Run | Replica]:
+    def take_rows(self) -> list[JobRun | PodContainer]:
         """Return the rows of the runs and replicas that changed since the last call."""
         rows, self._rows = self._rows, {}
         for one in rows.values():
-            if isinstance(one, Replica) and one.ended is not None:
+            if isinstance(one, PodContainer) and one.ended is not None:
                 self._replicas.pop((one.pod, one.container), None)
         return list(rows.values())
 
-    def put_back(self, rows: Iterable[Run | Replica]) -> None:
+    def put_back(self, rows: Iterable[JobRun | PodContainer]) -> None:
         """Put rows back that could not be written; newer rows of the same run or replica win."""
         self._rows = {_key(row): row for row in rows} | self._rows
 
@@ -223,12 +223,12 @@ class Tracker:
         for place, one in self._replicas.items():
             self._save(place, one, now)
 
-    def _set(self, run: Run) -> Run:
+    def _set(self, run: JobRun) -> JobRun:
         self._runs[run.job_uid] = run
         self._rows[_key(run)] = run
         return run
 
-    def _save(self, place: _Place, one: Replica, now: float) -> None:
+    def _save(self, place: _Place, one: PodContainer, now: float) -> None:
         self._replicas[place] = one
         self._saved.setdefault(one.pod, {})[one.container] = now
         self._rows[_key(one)] = one
@@ -239,7 +239,7 @@ class Tracker:
             uids.append(pod)
         return uids.index(pod)
 
-    def _advance(self, run: Run) -> None:
+    def _advance(self, run: JobRun) -> None:
         """Set when a run was ready and started: when enough of its pods, without those of earlier attempts, were."""
         if is_ended(run) and run.started is not None:
             return
@@ -298,8 +298,8 @@ def _nth(count: int, instants: Iterable[float | None]) -> float | None:
     return known[count - 1] if len(known) >= count else None
 
 
-def _key(row: Run | Replica) -> Any:
-    return row.run_id if isinstance(row, Run) else (row.pod, row.container)
+def _key(row: JobRun | PodContainer) -> Any:
+    return row.run_id if isinstance(row, JobRun) else (row.pod, row.container)
 
 
 def _label(pod: Pod, names: Iterable[str]) -> str:
@@ -311,7 +311,7 @@ def _request(container: Container, name: str) -> str | int | float:
     return resources.requests.get(name, resources.limits.get(name, 0))
 
 
-def _ending(pod: Pod, container: str, before: Replica) -> dict[str, int | None]:
+def _ending(pod: Pod, container: str, before: PodContainer) -> dict[str, int | None]:
     for status in pod.status.container_statuses:
         if status.name != container:
             continue

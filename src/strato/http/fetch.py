@@ -160,7 +160,7 @@ async def exchange(
         connection.abort()
 
 
-class Message(NamedTuple):
+class OutgoingRequest(NamedTuple):
     """A request's bytes, and the host and port to connect to."""
 
     host: str
@@ -171,7 +171,7 @@ class Message(NamedTuple):
 
 def message(
     url: str, method: str = "GET", *, headers: Headers = (), body: bytes = b"", proxy: Proxy | None = None
-) -> Message:
+) -> OutgoingRequest:
     """Return a request with the usual headers, unless ``headers`` has others of their name.
 
     Raises:
@@ -198,4 +198,4 @@ def message(
     given = {name.lower() for name, _ in headers}
     lines = [*((name, value) for name, value in usual.items() if name.lower() not in given), *headers]
     head = f"{method} {target} HTTP/1.1\r\n{''.join(header(name, value) for name, value in lines)}\r\n"
-    return Message(parts.hostname, port or (443 if secure else 80), secure, head.encode() + body)
+    return OutgoingRequest(parts.hostname, port or (443 if secure else 80), secure, head.encode() + body)

@@ -13,7 +13,7 @@ from strato.clock import Clock, SystemClock
 from strato.errors import StratoError
 from strato.http.limits import MOST_CONNECTIONS
 from strato.http.server import HANDSHAKE_SECONDS, Connections
-from strato.http.service import Service
+from strato.http.service import HttpService
 
 _BACKLOG = 2048
 _OTHER_DESCRIPTORS = 512
@@ -50,7 +50,7 @@ class HttpServer:
 
 
 async def serve(
-    service: Service,
+    service: HttpService,
     host: str = "127.0.0.1",
     port: int = 0,
     *,

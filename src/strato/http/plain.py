@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable
 from strato.api.wire import Request, Response, User
 from strato.errors import ApiError, InternalError
 from strato.http.headers import Head
-from strato.http.service import Service
+from strato.http.service import HttpService
 
 _log = logging.getLogger(__name__)
 
 
-class PlainService(Service):
+class PlainService(HttpService):
     """Answers every request by one function. Connection limits by user apply to the client's address instead."""
 
     def __init__(self, handle: Callable[[Request], Awaitable[Response]]) -> None:

@@ -13,7 +13,7 @@ _KEEP_SECONDS = 75.0
 _CLOSE_SECONDS = 1.0
 
 
-class Pool:
+class ConnectionPool:
     """Opens connections on demand, up to a limit, and reuses the one that was released last.
 
     Args:

@@ -21,7 +21,7 @@ from strato.errors import ApiError, TooManyRequests
 from strato.http.headers import ResponseHeaders, header_lines
 from strato.http.limits import MOST_CONNECTIONS, ConnectionLimits
 from strato.http.parser import MAX_BODY_BYTES, Exchange, RequestReader, cut_off, too_large
-from strato.http.service import Service
+from strato.http.service import HttpService
 from strato.http.streaming import GZIP_LEVEL, Pulling, Pushing, chunks_of, close_stream, gzipped
 from strato.http.websocket import TransportWire
 
@@ -58,7 +58,7 @@ _WAITING_BYTES = 64 * 1024
 class Connections(ConnectionLimits["Connection"]):
     """The open connections of a server, with what they share: the service, the read buffer, the cached heads."""
 
-    def __init__(self, service: Service, clock: Clock, *, most: int = MOST_CONNECTIONS) -> None:
+    def __init__(self, service: HttpService, clock: Clock, *, most: int = MOST_CONNECTIONS) -> None:
         self.service = service
         super().__init__(most)
         self.buffer = memoryview(bytearray(_READ_BYTES))

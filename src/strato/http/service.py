@@ -10,7 +10,7 @@ from strato.errors import ApiError
 from strato.http.headers import Head
 
 
-class Service(Protocol):
+class HttpService(Protocol):
     """Admits and answers requests; connections call it."""
 
     def admit(self, head: Head) -> User:

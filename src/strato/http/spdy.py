@@ -42,7 +42,7 @@ class BadFrame(ValueError):
     """The bytes received are not SPDY, or exceed a limit."""
 
 
-class Opened(NamedTuple):
+class StreamOpened(NamedTuple):
     """The other end opens a stream."""
 
     stream: int
@@ -75,7 +75,7 @@ class GoAway(NamedTuple):
     """The other end is about to close the connection."""
 
 
-Frame = Opened | Data | Reset | Ping | GoAway
+Frame = StreamOpened | Data | Reset | Ping | GoAway
 
 
 class Frames:
@@ -139,7 +139,7 @@ class Frames:
             return Ping(number)
         if kind == _RESET:
             return Reset(number & 0x7FFFFFFF)
-        return Opened(number & 0x7FFFFFFF, self._headers(body[10:]), bool(flags & _FIN))
+        return StreamOpened(number & 0x7FFFFFFF, self._headers(body[10:]), bool(flags & _FIN))
 
     def _headers(self, packed: bytes) -> dict[str, str]:
         try:

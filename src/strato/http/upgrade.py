@@ -19,7 +19,7 @@ _CONNECT_SECONDS = 30.0
 _HEAD_BYTES = 1 << 20
 
 
-class Refused(Exception):
+class UpgradeRefused(Exception):
     """The server answered the upgrade request with something other than 101."""
 
     def __init__(self, status: int, content_type: str, body: bytes) -> None:
@@ -158,4 +158,4 @@ class _Opening(asyncio.Protocol):
         """Complete an answer that is not a 101."""
         status = self._parser.get_status_code()
         if status != 101 and status >= 200:
-            self._fail(Refused(status, self._headers.get("content-type", ""), self._body))
+            self._fail(UpgradeRefused(status, self._headers.get("content-type", ""), self._body))

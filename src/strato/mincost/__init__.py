@@ -10,9 +10,9 @@ them. Does not: anything of Kubernetes; tasks and machines are plain data (`worl
 - `service`, `simulate`, `synthetic`: Firmament's gRPC protocol, trace replay, seeded instances
 """
 
-from strato.mincost.graph import Delta, DeltaType, FlowScheduler, Round
+from strato.mincost.graph import Delta, DeltaType, FlowScheduler, RoundDecision
 from strato.mincost.network import Network, NetworkError
-from strato.mincost.solver import Kernel, Outcome, Solution, Solver
+from strato.mincost.solver import Kernel, Solution, Solver, SolveStatus
 from strato.mincost.world import FlowWorld, Machine, Task, Vector
 
 __all__ = [
@@ -24,9 +24,9 @@ __all__ = [
     "Machine",
     "Network",
     "NetworkError",
-    "Outcome",
-    "Round",
+    "RoundDecision",
     "Solution",
+    "SolveStatus",
     "Solver",
     "Task",
     "Vector",

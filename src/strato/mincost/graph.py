@@ -28,7 +28,7 @@ from strato.mincost.models.base import CostModel
 from strato.mincost.models.trivial import Trivial
 from strato.mincost.network import NetworkError
 from strato.mincost.placementgraph import PlacementGraph
-from strato.mincost.solver import Kernel, Outcome, Solution, Solver
+from strato.mincost.solver import Kernel, Solution, Solver, SolveStatus
 from strato.mincost.stats import FinalReport
 from strato.mincost.world import FlowWorld, Machine, Task, Vector
 
@@ -55,7 +55,7 @@ class Delta:
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class RoundDecision:
     """What a round decided.
 
     Attributes:
@@ -234,7 +234,7 @@ class FlowScheduler(PlacementGraph):
 
     # -- a round -----------------------------------------------------------------------------------
 
-    def round(self, now: float, *, apply: bool = True) -> Round:
+    def round(self, now: float, *, apply: bool = True) -> RoundDecision:
         """Find the best placement for the current tasks and machines.
 
         Args:
@@ -264,7 +264,7 @@ class FlowScheduler(PlacementGraph):
         unscheduled = tuple(t for t in self._tasks if t not in targets)
         if apply:
             self.apply(found, now)
-        return Round(found, unscheduled, solution, changed)
+        return RoundDecision(found, unscheduled, solution, changed)
 
     def apply(self, deltas: Sequence[Delta], now: float) -> tuple[Delta, ...]:
         """Apply decisions, except those that events have made void; return the applied ones."""
@@ -294,7 +294,7 @@ class FlowScheduler(PlacementGraph):
 
     def _solve_and_read(self) -> tuple[Solution, dict[int, str]]:
         solution = self._solver.solve(self.network)
-        if solution.outcome is not Outcome.OPTIMAL:
+        if solution.outcome is not SolveStatus.OPTIMAL:
             raise NetworkError([Problem("round", f"is {solution.outcome.value}; no decision was made")])
         hosts = self._machine_node
         tasks, nodes, homes = self._tasks.units()
@@ -329,7 +329,7 @@ class FlowScheduler(PlacementGraph):
                     room[task.machine] = (
                         self.world.machine(task.machine).available if left is None else left
                     ) + task.request
-        arrivals = rules.Arrivals(self.world, fresh)
+        arrivals = rules.RoundPlacements(self.world, fresh)
         for task in sorted(fresh, key=lambda task: -task.priority):
             name = targets[task.id]
             machine = self.world.machine(name)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from strato.mincost.graph import Delta, DeltaType, FlowScheduler, Round
+from strato.mincost.graph import Delta, DeltaType, FlowScheduler, RoundDecision
 from strato.mincost.models.void import Void
-from strato.mincost.solver import Kernel, Outcome, Solution
+from strato.mincost.solver import Kernel, Solution, SolveStatus
 from strato.mincost.world import FlowWorld
 
 
@@ -23,7 +23,7 @@ class Greedy(FlowScheduler):
         super().__init__(world, Void(world, rng))
         self._rng, self._spread = rng, spread
 
-    def round(self, now: float, *, apply: bool = True) -> Round:
+    def round(self, now: float, *, apply: bool = True) -> RoundDecision:
         """Place what fits, one task after the other."""
         machines = [m for _, m in self.world.present()]
         waiting = [t for t in self.world.tasks.values() if t.machine is None]
@@ -45,4 +45,4 @@ class Greedy(FlowScheduler):
             self.apply(deltas, now)
         placed = {d.task for d in deltas}
         left = tuple(t.id for t in waiting if t.id not in placed)
-        return Round(tuple(deltas), left, Solution(Outcome.OPTIMAL, 0, Kernel.PATHS), 0)
+        return RoundDecision(tuple(deltas), left, Solution(SolveStatus.OPTIMAL, 0, Kernel.PATHS), 0)

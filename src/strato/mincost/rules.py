@@ -1,8 +1,8 @@
 """Hard rules about machines and neighbours, and the check that a round's own placements keep them.
 
 A round's network only has the tasks that ran when it began. Whether its placements break rules about one another (two
-tasks that must be apart, the first of a group that must be together) is checked afterwards: `Arrivals` admits them one
-by one, and a task that breaks a rule waits for the next round.
+tasks that must be apart, the first of a group that must be together) is checked afterwards: `RoundPlacements` admits
+them one by one, and a task that breaks a rule waits for the next round.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def binding(task: Task, world: FlowWorld) -> tuple[Beside, ...]:
     )
 
 
-class Arrivals:
+class RoundPlacements:
     """Placements of one round, checked against one another."""
 
     def __init__(self, world: FlowWorld, placed: list[Task]) -> None:

@@ -31,7 +31,7 @@ _MOST_PROBLEMS = 10
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Event:
+class TraceEvent:
     """An event of a trace; ordered by time, then by position in the trace."""
 
     seconds: float
@@ -100,7 +100,7 @@ class Measures:
                 self.far_bytes += size
 
 
-def read_trace(folder: Path, *, slots: int = 12, speed_up: float = 1.0, fraction: float = 1.0) -> list[Event]:
+def read_trace(folder: Path, *, slots: int = 12, speed_up: float = 1.0, fraction: float = 1.0) -> list[TraceEvent]:
     """Read a trace folder (``machine_events.csv``, ``task_events.csv``, ``task_runtimes.csv``).
 
     Args:
@@ -117,7 +117,7 @@ def read_trace(folder: Path, *, slots: int = 12, speed_up: float = 1.0, fraction
     for where, row in _rows(folder / "task_runtimes.csv", 3, problems):
         with _reading(where, problems):
             runtimes[row[0], row[1]] = int(row[2]) / MICROSECONDS / speed_up
-    events: list[Event] = []
+    events: list[TraceEvent] = []
     for where, row in _rows(folder / "machine_events.csv", 6, problems):
         if _kept(row[1], fraction):
             with _reading(where, problems):
@@ -126,7 +126,7 @@ def read_trace(folder: Path, *, slots: int = 12, speed_up: float = 1.0, fraction
                 machine = Machine(row[1], slots=slots, capacity=room, kind=row[3])
                 seconds = _seconds(row[0], speed_up)
                 if kind:
-                    events.append(Event(seconds, len(events), kind, machine, name=row[1]))
+                    events.append(TraceEvent(seconds, len(events), kind, machine, name=row[1]))
     number = 0
     for where, row in _rows(folder / "task_events.csv", 11, problems):
         runtime = runtimes.get((row[2], row[3]))
@@ -138,13 +138,13 @@ def read_trace(folder: Path, *, slots: int = 12, speed_up: float = 1.0, fraction
                 request = Vector(cpu=_units(row[9]), ram=_units(row[10]))
                 task = Task(number, row[2], binary=row[2], request=request, priority=int(row[8] or 0))
                 seconds = _seconds(row[0], speed_up)
-                events.append(Event(seconds, len(events), "task", task=task, runtime_seconds=runtime))
+                events.append(TraceEvent(seconds, len(events), "task", task=task, runtime_seconds=runtime))
     if problems:
         raise InvalidInput(str(folder), problems[:_MOST_PROBLEMS])
     return sorted(events)
 
 
-def replay(flow: FlowScheduler, events: Iterable[Event], measure: Callable[[], float]) -> Measures:
+def replay(flow: FlowScheduler, events: Iterable[TraceEvent], measure: Callable[[], float]) -> Measures:
     """Run events through the engine in virtual time.
 
     Args:
@@ -183,12 +183,14 @@ def replay(flow: FlowScheduler, events: Iterable[Event], measure: Callable[[], f
             left = max(0.0, runtimes[delta.task] - flow.world.tasks[delta.task].ran)
             order += 1
             heapq.heappush(
-                queue, Event(now + left, order, "end", task=flow.world.tasks[delta.task], name=delta.machine)
+                queue, TraceEvent(now + left, order, "end", task=flow.world.tasks[delta.task], name=delta.machine)
             )
     return found
 
 
-def _apply_event(flow: FlowScheduler, event: Event, now: float, runtimes: dict[int, float], found: Measures) -> None:
+def _apply_event(
+    flow: FlowScheduler, event: TraceEvent, now: float, runtimes: dict[int, float], found: Measures
+) -> None:
     if event.kind == "machine" and event.machine is not None:
         if event.name not in flow.world.machine_index:
             flow.add_machine(event.machine)

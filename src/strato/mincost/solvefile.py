@@ -12,7 +12,7 @@ from strato.mincost.arrays import Int64s
 from strato.mincost.dimacs import Instance, parse
 from strato.mincost.merge import merge
 from strato.mincost.network import NetworkError
-from strato.mincost.solver import Outcome, Solution, Solver
+from strato.mincost.solver import Solution, Solver, SolveStatus
 
 
 def solve_file(path: Path, solver: Solver | None = None) -> Iterator[str]:
@@ -36,7 +36,7 @@ def solve_file(path: Path, solver: Solver | None = None) -> Iterator[str]:
     else:
         network = instance.to_network()
         solution = solver.solve(network)
-        if solution.outcome is not Outcome.OPTIMAL:
+        if solution.outcome is not SolveStatus.OPTIMAL:
             node = f"; node {solution.unserved + 1} keeps supply or demand" if solution.unserved >= 0 else ""
             what = f"is {solution.outcome.value}: no flow meets all supplies{node}"
             raise InvalidInput(str(path), [Problem("", what)])
@@ -61,7 +61,7 @@ def solve_merged(instance: Instance, solver: Solver) -> tuple[Solution, int, Int
     except NetworkError:
         return None
     solution = solver.solve(network)
-    if solution.outcome is not Outcome.OPTIMAL:
+    if solution.outcome is not SolveStatus.OPTIMAL:
         return None
     return solution, solution.objective + reduced.offset, reduced.expand(network.arc_flow())
 

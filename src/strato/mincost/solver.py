@@ -35,7 +35,7 @@ class Kernel(enum.Enum):
     SCALING = "scaling"
 
 
-class Outcome(enum.Enum):
+class SolveStatus(enum.Enum):
     """How a solve ended."""
 
     OPTIMAL = "optimal"
@@ -47,7 +47,7 @@ class Outcome(enum.Enum):
 class Solution:
     """What a solve found; flow and potentials are in the network when `outcome` is optimal."""
 
-    outcome: Outcome
+    outcome: SolveStatus
     objective: int
     winner: Kernel
     unserved: int = 0
@@ -81,7 +81,7 @@ class Solver:
         self._scratch: tuple[Scratch, Scratch] | None = None
 
     def stop(self) -> None:
-        """Make a solve in progress on another thread end with `Outcome.STOPPED`."""
+        """Make a solve in progress on another thread end with `SolveStatus.STOPPED`."""
         for flag in self._stops:
             flag[0] = 1
 
@@ -94,7 +94,7 @@ class Solver:
         """
         g = network.arrays
         if network.node_count == 0:
-            return Solution(Outcome.OPTIMAL, network.base_cost, Kernel.PATHS)
+            return Solution(SolveStatus.OPTIMAL, network.base_cost, Kernel.PATHS)
         total = int(g.supply.sum())
         if total:
             raise NetworkError([Problem("supplies", f"sum to {total}, must sum to 0")])
@@ -112,11 +112,11 @@ class Solver:
             if self._check:
                 certificate.require_optimal(network)
             objective = network.objective if cost is None else network.base_cost + cost
-            return Solution(Outcome.OPTIMAL, objective, kernel)
+            return Solution(SolveStatus.OPTIMAL, objective, kernel)
         if run.arrays is g:
             network.lists_valid = False
         unserved = int(np.flatnonzero(run.excess)[0]) if outcome == INFEASIBLE and run.excess.any() else -1
-        return Solution(Outcome.INFEASIBLE if outcome == INFEASIBLE else Outcome.STOPPED, 0, kernel, unserved)
+        return Solution(SolveStatus.INFEASIBLE if outcome == INFEASIBLE else SolveStatus.STOPPED, 0, kernel, unserved)
 
     def _prepare(self, network: Network, g: Arrays, kernel: Kernel, root: int) -> _Run:
         stop = np.zeros(1, np.uint8)

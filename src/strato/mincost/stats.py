@@ -20,7 +20,7 @@ class FinalReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class LoadSample:
     """A measurement of a machine or a task; a ratio of capacity per dimension."""
 
     timestamp: float
@@ -39,15 +39,15 @@ _MOST = QUEUE_BYTES // _SAMPLE_BYTES
 class Statistics:
     """Queues of samples; averages are over what a queue still holds."""
 
-    machines: dict[str, deque[Sample]] = field(default_factory=dict)
-    tasks: dict[int, deque[Sample]] = field(default_factory=dict)
+    machines: dict[str, deque[LoadSample]] = field(default_factory=dict)
+    tasks: dict[int, deque[LoadSample]] = field(default_factory=dict)
     reports: dict[str, deque[FinalReport]] = field(default_factory=dict)
 
-    def add_machine_sample(self, machine: str, sample: Sample) -> None:
+    def add_machine_sample(self, machine: str, sample: LoadSample) -> None:
         """Keep a machine's measurement."""
         self.machines.setdefault(machine, deque(maxlen=_MOST)).append(sample)
 
-    def add_task_sample(self, task: int, sample: Sample) -> None:
+    def add_task_sample(self, task: int, sample: LoadSample) -> None:
         """Keep a task's measurement."""
         self.tasks.setdefault(task, deque(maxlen=_MOST)).append(sample)
 
@@ -55,7 +55,7 @@ class Statistics:
         """Keep a finished task's report under its class."""
         self.reports.setdefault(task_class, deque(maxlen=_MOST)).append(report)
 
-    def latest(self, machine: str) -> Sample | None:
+    def latest(self, machine: str) -> LoadSample | None:
         """Return a machine's newest measurement."""
         queue = self.machines.get(machine)
         return queue[-1] if queue else None

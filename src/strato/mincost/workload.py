@@ -12,7 +12,7 @@ import random
 from dataclasses import dataclass
 
 from strato.errors import InvalidInput, Problem
-from strato.mincost.simulate import Event
+from strato.mincost.simulate import TraceEvent
 from strato.mincost.world import Machine, Task
 
 MACHINES_PER_RACK = 30
@@ -20,7 +20,7 @@ BLOCK_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class WorkloadOptions:
     """What to draw.
 
     Attributes:
@@ -44,7 +44,7 @@ class Load:
     seed: int = 1
 
 
-def draw(load: Load) -> list[Event]:
+def draw(load: WorkloadOptions) -> list[TraceEvent]:
     """Draw the events of a load, in order of time.
 
     Raises:
@@ -62,7 +62,7 @@ def draw(load: Load) -> list[Event]:
     rng = random.Random(load.seed)
     racks = [f"rack-{i // MACHINES_PER_RACK}" for i in range(load.machines)]
     events = [
-        Event(0.0, i, "machine", Machine(f"m{i}", slots=load.slots, rack=racks[i]), name=f"m{i}")
+        TraceEvent(0.0, i, "machine", Machine(f"m{i}", slots=load.slots, rack=racks[i]), name=f"m{i}")
         for i in range(load.machines)
     ]
     now, made, job = 0.0, 0, 0
@@ -74,7 +74,7 @@ def draw(load: Load) -> list[Event]:
             made += 1
             task = Task(made, f"job-{job}", binary=f"job-{job}", inputs=_file(rng, racks, load.most_blocks))
             runtime = 1.0 + rng.expovariate(1.0 / load.mean_seconds)
-            events.append(Event(now, len(events), "task", task=task, runtime_seconds=runtime))
+            events.append(TraceEvent(now, len(events), "task", task=task, runtime_seconds=runtime))
     return events
 
 

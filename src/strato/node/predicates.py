@@ -23,20 +23,20 @@ _BYTES: Final = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class PodRejection:
     """Why a node refuses to run a pod, which then fails, as a pod that a kubelet rejects."""
 
     reason: str
     message: str
 
 
-NO_AFFINITY: Final = Refusal(
+NO_AFFINITY: Final = PodRejection(
     "NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
 )
-PORTS_TAKEN: Final = Refusal(
+PORTS_TAKEN: Final = PodRejection(
     "NodePorts", "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
 )
-NO_TOLERATION: Final = Refusal(
+NO_TOLERATION: Final = PodRejection(
     "TaintToleration", "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate"
 )
 
@@ -116,7 +116,7 @@ class Claims:
         return known[1]
 
 
-class Room:
+class NodeCommitments:
     """The sums of what the pods of one node have been given."""
 
     __slots__ = ("_ports", "_used")
@@ -183,13 +183,13 @@ def insufficient(
         allocatable: The node's allocatable amounts.
         resources: The resources to compare.
     """
-    room = Room(map(claim_of, others))
+    room = NodeCommitments(map(claim_of, others))
     return [one for one in room.lacking(claim_of(wanted), amounts_of(allocatable)) if one.resource in resources]
 
 
 def refusal(
-    spec: PodSpec, claim: Claim, room: Room, allocatable: Mapping[str, int], node: Node | None
-) -> Refusal | None:
+    spec: PodSpec, claim: Claim, room: NodeCommitments, allocatable: Mapping[str, int], node: Node | None
+) -> PodRejection | None:
     """Return why a node refuses to start a pod that is new there, None when it starts it.
 
     Args:
@@ -201,7 +201,7 @@ def refusal(
     """
     shortages = room.lacking(claim, allocatable)
     if shortages:
-        return Refusal(f"OutOf{shortages[0].resource}", str(shortages[0]))
+        return PodRejection(f"OutOf{shortages[0].resource}", str(shortages[0]))
     if node is not None and (spec.node_selector or spec.affinity is not None) and not matches_node(spec, node):
         return NO_AFFINITY
     if not room.has_ports(claim):

@@ -16,7 +16,7 @@ import msgspec
 from strato.api.wire import Request, Response
 from strato.clock import Clock, format_time
 from strato.errors import MethodNotAllowed, StratoError, Unavailable, one_line
-from strato.server.journal.backup import Manifest, write_backup
+from strato.server.journal.backup import BackupManifest, write_backup
 from strato.server.journal.writer import SqliteJournal
 
 _log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class Backups:
             raise Unavailable(str(error)) from error
         return Response(201, msgspec.json.encode({"path": str(target), "revision": manifest.revision}))
 
-    async def write(self, target: Path) -> Manifest:
+    async def write(self, target: Path) -> BackupManifest:
         """Write one backup.
 
         Raises:

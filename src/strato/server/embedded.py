@@ -12,7 +12,7 @@ from strato.api.kinds import Kind
 from strato.clock import Clock, work_timer
 from strato.metrics import Registry as Metrics
 from strato.server.api import Access, ApiServer
-from strato.server.auth.authorizer import Authorizer, WriteRights
+from strato.server.auth.authorizer import RbacAuthorizer, WriteRights
 from strato.server.discovery import Discovery
 from strato.server.encryption import Encryption
 from strato.server.expiry import EventExpiry
@@ -145,7 +145,7 @@ def _assemble(
     if root_certificate:
         RootCertificates(state, root_certificate)
     EventExpiry(state)
-    authorizer = Authorizer.of_store(store) if rbac else None
+    authorizer = RbacAuthorizer.of_store(store) if rbac else None
     server = ApiServer(
         store,
         clock,

@@ -22,7 +22,7 @@ from strato.api.wire import Handler, Request, Response, User
 from strato.errors import ApiError, BadRequest, UnsupportedMedia, one_line
 from strato.http.headers import Head
 from strato.http.parser import MAX_BODY_BYTES, too_large
-from strato.http.service import Service
+from strato.http.service import HttpService
 from strato.http.streaming import close_stream
 from strato.http.websocket import WebSocket, accept, first_of
 from strato.metrics import Registry
@@ -67,7 +67,7 @@ class Impersonate(Protocol):
         """
 
 
-class App(Service):
+class App(HttpService):
     """Answers HTTP requests with the server's core; made by `create_app`."""
 
     def __init__(

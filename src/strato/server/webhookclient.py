@@ -22,7 +22,7 @@ from strato.errors import StratoError, TooManyRequests, UsageError, one_line
 from strato.http.client import Disconnected, Origin, Unsendable, connect
 from strato.http.fetch import limited, message
 from strato.http.parser import MAX_BODY_BYTES
-from strato.http.pool import Pool
+from strato.http.pool import ConnectionPool
 from strato.http.tls import client_context
 from strato.pki import pem_if_issued
 
@@ -70,7 +70,7 @@ class WebhookClient:
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._calls = 0
-        self._pools: OrderedDict[_Place, Pool] = OrderedDict()
+        self._pools: OrderedDict[_Place, ConnectionPool] = OrderedDict()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def close(self) -> None:
@@ -130,7 +130,7 @@ class WebhookClient:
             self._pools.pop(place, pool).retire()
             return await _exchanged(await self._pool(place, namesake), asked.data, fresh=False)
 
-    async def _pool(self, place: _Place, trusted: bytes = b"") -> Pool:
+    async def _pool(self, place: _Place, trusted: bytes = b"") -> ConnectionPool:
         """Return the pool of connections to a webhook; pools of an event loop that has ended are dropped.
 
         Args:
@@ -145,7 +145,9 @@ class WebhookClient:
         if pool is None:
             ca = trusted or place.bundle or None
             tls = await asyncio.to_thread(client_context, place.name, ca=ca)  # may read files
-            pool = self._pools.get(place) or Pool(Origin(place.host, place.port, tls, place.name), CALLS_OF_ONE)
+            pool = self._pools.get(place) or ConnectionPool(
+                Origin(place.host, place.port, tls, place.name), CALLS_OF_ONE
+            )
             self._pools[place] = pool
             while len(self._pools) > _POOLS_MAX:
                 self._pools.popitem(last=False)[1].retire()
@@ -175,7 +177,7 @@ class WebhookClient:
         raise OSError(f'no endpoints available for service "{name}"')
 
 
-async def _exchanged(pool: Pool, data: bytes, *, fresh: bool) -> tuple[int, bytes]:
+async def _exchanged(pool: ConnectionPool, data: bytes, *, fresh: bool) -> tuple[int, bytes]:
     connection = await pool.take(fresh=fresh)
     try:
         answer = await connection.ask(data, None, stream=True)

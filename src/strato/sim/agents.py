@@ -16,14 +16,14 @@ from typing import Any, Final, TypeVar
 
 from strato.agent.classquota import ClassQuota
 from strato.agent.containers import ContainerFacts
-from strato.agent.events import SUPPRESSED, Action, ActionKind, HostEvent, Suppression
+from strato.agent.events import SUPPRESSED, ActionKind, HandlerAction, HostEvent, Suppression
 from strato.agent.evicting import evict
-from strato.agent.policy import Policy
+from strato.agent.policy import AgentPolicy
 from strato.agent.quotas import QuotaWriter, RoundState
 from strato.agent.rounds import HandlerSet, container_events, host_event
 from strato.agent.running import RunningContainers
 from strato.agent.sampling.groupfiles import Quota
-from strato.agent.sampling.layouts import Group
+from strato.agent.sampling.layouts import ControlGroup
 from strato.agent.sampling.sampler import ContainerSamples, Sampler
 from strato.agent.yielding import Yielding, who_gives_way
 from strato.api.core import Pod
@@ -36,7 +36,7 @@ from strato.node.hollow.cpu import HollowCpu
 from strato.seeding import child
 
 T = TypeVar("T")
-_NO_GROUP: Final = Group("", "", "", is_unified=True)
+_NO_GROUP: Final = ControlGroup("", "", "", is_unified=True)
 _SOME_WEIGHT: Final = 100
 """Recorded as the old weight of a container that gives way. `HollowCpu` restores the weight without this number."""
 
@@ -44,16 +44,16 @@ _SOME_WEIGHT: Final = 100
 class _NoGroups:
     """A layout of a node without control groups."""
 
-    def pod(self, uid: str, qos: str) -> Group | None:
+    def pod(self, uid: str, qos: str) -> ControlGroup | None:
         return None
 
-    def container(self, uid: str, qos: str, name: str, container_id: str) -> Group | None:
+    def container(self, uid: str, qos: str, name: str, container_id: str) -> ControlGroup | None:
         return None
 
-    def best_effort(self) -> Group | None:
+    def best_effort(self) -> ControlGroup | None:
         return None
 
-    def all_pods(self) -> Group | None:
+    def all_pods(self) -> ControlGroup | None:
         return None
 
 
@@ -158,7 +158,7 @@ class _NodeAgent:
     """The agent of one node."""
 
     def __init__(
-        self, cluster: Cluster, clock: Clock, random: Random, cpu: HollowCpu, node: str, policy: Policy
+        self, cluster: Cluster, clock: Clock, random: Random, cpu: HollowCpu, node: str, policy: AgentPolicy
     ) -> None:
         self._cluster, self._clock = cluster, clock
         self._round_seconds = policy.sampling.round_seconds
@@ -211,7 +211,7 @@ class _NodeAgent:
 
     async def _act(
         self,
-        actions: Sequence[Action],
+        actions: Sequence[HandlerAction],
         containers: Mapping[str, ContainerFacts],
         host: HostEvent,
         counts: AgentCounts,
@@ -259,7 +259,7 @@ class SimulatedAgents:
         random: Random,
         cpu: HollowCpu,
         nodes: Sequence[str],
-        policy: Policy,
+        policy: AgentPolicy,
     ) -> None:
         self._clock, self._cpu = clock, cpu
         self._informer = informers.informer(Pod)

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from strato.sim.results.columns import Floats, Groups, RunColumns
+from strato.sim.results.columns import Floats, JobGroups, RunColumns
 from strato.sim.results.evictions import EvictionReport, evictions_of
 from strato.sim.results.fragmentation import fragmented
 from strato.sim.results.overtime import edges_of, utilisation
@@ -90,7 +90,7 @@ class Series(msgspec.Struct, frozen=True):
     """Per resource, at the middle of each step: the share of the capacity that is free where no typical pod fits."""
 
 
-class Report(msgspec.Struct, frozen=True):
+class SimulationReport(msgspec.Struct, frozen=True):
     """Everything that follows from a simulation."""
 
     trace: str
@@ -174,7 +174,7 @@ class Report(msgspec.Struct, frozen=True):
         return ["", "never started", *lines[:_REASONS_SHOWN], *more] if lines else []
 
 
-def never_started(report: Report) -> dict[str, list[str]]:
+def never_started(report: SimulationReport) -> dict[str, list[str]]:
     """Return the names of the jobs that never started, by reason."""
     held: dict[str, list[str]] = {}
     for job in report.job_list:
@@ -191,7 +191,7 @@ def report_of(
     seed: int,
     skipped: int = 0,
     queues: Sequence[Mapping[str, Any]] = (),
-) -> Report:
+) -> SimulationReport:
     """Compute the report of a run. Pure.
 
     Args:
@@ -213,7 +213,7 @@ def report_of(
     shares = by_queue[1]
     slowdowns = [queue.bounded_slowdown.mean for queue in by_queue[0].values() if queue.finished]
     unit, sizes = jobs_by_size(run)
-    return Report(
+    return SimulationReport(
         trace=trace,
         nodes=nodes,
         seed=seed,
@@ -288,7 +288,7 @@ def _queue_reports(run: RunColumns, shares: QueueShares) -> tuple[dict[str, Queu
     return found, shares
 
 
-def _group_reports(run: RunColumns, groups: Groups) -> dict[str, GroupReport]:
+def _group_reports(run: RunColumns, groups: JobGroups) -> dict[str, GroupReport]:
     order = np.argsort(groups.of_job, kind="stable")
     ends = np.searchsorted(groups.of_job[order], np.arange(len(groups.names) + 1))
     parts = {name: order[ends[i] : ends[i + 1]] for i, name in enumerate(groups.names)}
@@ -332,7 +332,7 @@ def _rounded(value: float) -> float:
     return round(value, 6) + 0.0  # not -0.0
 
 
-def _row(name: str, part: QueueReport | Report) -> tuple[str, ...]:
+def _row(name: str, part: QueueReport | SimulationReport) -> tuple[str, ...]:
     wait, slow = part.wait_seconds, part.bounded_slowdown
     waits = (short_duration(value) for value in (wait.mean, wait.p50, wait.p95, wait.p99, wait.max))
     return name, str(part.jobs), str(part.finished), *waits, f"{slow.mean:.2f}", f"{slow.p95:.2f}"

@@ -20,7 +20,7 @@ from strato.scheduler.framework.options import Config
 from strato.sim.decisions.run import simulate_decisions
 from strato.sim.objects import simulate_objects
 from strato.sim.progress import Progress as Progress
-from strato.sim.report import Report, report_of
+from strato.sim.report import SimulationReport, report_of
 from strato.sim.rest import START
 from strato.sim.results.record import RunRecord
 from strato.sim.traces import Trace, read_trace
@@ -65,7 +65,7 @@ class _Inputs:
     queues: tuple[Json, ...]
 
 
-def simulate(options: SimulationOptions) -> Report:
+def simulate(options: SimulationOptions) -> SimulationReport:
     """Run one simulation to its end.
 
     Raises:

@@ -28,7 +28,7 @@ SILENCE_SECONDS: Final = 60.0
 """Time after which a request without an answer fails, as in the HTTP client."""
 
 
-class Fault(StrEnum):
+class RequestFault(StrEnum):
     """A fault of a request other than an error answer."""
 
     LOST = "lost"
@@ -39,7 +39,7 @@ class Fault(StrEnum):
     """The request is carried out and not answered."""
 
 
-Rule = Callable[[Request], ApiError | Fault | None]
+Rule = Callable[[Request], ApiError | RequestFault | None]
 """Returns the fault of a request; None for none."""
 
 
@@ -132,13 +132,13 @@ class FaultyCluster(LocalCluster):
         fault = self._fault(request)
         if isinstance(fault, ApiError):
             raise self._failed(fault)
-        if fault is Fault.HANGS:
+        if fault is RequestFault.HANGS:
             await self._clock.sleep(SILENCE_SECONDS)
             raise self._failed(Unavailable("it did not answer in time"))
         response = await super().exchange(request)
         if fault is None:
             return response
-        if fault is Fault.LOST_AND_HANGS:
+        if fault is RequestFault.LOST_AND_HANGS:
             await self._clock.sleep(SILENCE_SECONDS)
         raise self._failed(Unavailable("it closed the connection in the middle of an answer"))
 
@@ -146,7 +146,7 @@ class FaultyCluster(LocalCluster):
         self.count += 1
         return error
 
-    def _fault(self, request: Request) -> ApiError | Fault | None:
+    def _fault(self, request: Request) -> ApiError | RequestFault | None:
         for rule in self.rules:
             outcome = rule(request)
             if outcome is not None:
@@ -165,10 +165,10 @@ class FaultyCluster(LocalCluster):
             return Conflict("the object has been modified") if request.method in ("PATCH", "PUT", "DELETE") else None
         chance -= faults.lost_ratio
         if chance < 0:
-            return Fault.LOST
+            return RequestFault.LOST
         chance -= faults.hanging_ratio
         if chance < 0:
-            return Fault.HANGS if self._random.random() < 0.5 else Fault.LOST_AND_HANGS
+            return RequestFault.HANGS if self._random.random() < 0.5 else RequestFault.LOST_AND_HANGS
         return None
 
     def _has_token(self) -> bool:

@@ -9,11 +9,11 @@ import pytest
 
 from strato import kernelstats
 from strato.agent.sampling.groupfiles import CpuCounters, Quota, read_cpu, read_holdings, read_quota, write_quota
-from strato.agent.sampling.layouts import Group, KubeletLayout, SandboxLayout
+from strato.agent.sampling.layouts import ControlGroup, KubeletLayout, SandboxLayout
 from strato.agent.sampling.rings import Ring
 
 
-def unified(folder: Path) -> Group:
+def unified(folder: Path) -> ControlGroup:
     files = {
         "cpu.stat": "usage_usec 2500000\nuser_usec 1\nnr_periods 10\nnr_throttled 3\n",
         "cpu.max": "400000 100000\n",
@@ -25,10 +25,10 @@ def unified(folder: Path) -> Group:
     }
     for name, text in files.items():
         (folder / name).write_text(text)
-    return Group(str(folder), str(folder), str(folder), is_unified=True)
+    return ControlGroup(str(folder), str(folder), str(folder), is_unified=True)
 
 
-def legacy(folder: Path) -> Group:
+def legacy(folder: Path) -> ControlGroup:
     files = {
         "cpu/cpu.stat": "nr_periods 10\nnr_throttled 3\nthrottled_time 5\n",
         "cpu/cpu.cfs_quota_us": "-1\n",
@@ -41,7 +41,7 @@ def legacy(folder: Path) -> Group:
     for name, text in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
-    return Group(*(str(folder / name) for name in ("cpu", "cpuacct", "memory")), is_unified=False)
+    return ControlGroup(*(str(folder / name) for name in ("cpu", "cpuacct", "memory")), is_unified=False)
 
 
 def test_both_versions_count_the_same(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_quotas_are_written_in_the_group_s_own_period_and_what_is_saved_stays_be
 
 
 def test_a_group_that_has_gone_says_so(tmp_path: Path) -> None:
-    gone = Group(*[str(tmp_path / "gone")] * 3, is_unified=True)
+    gone = ControlGroup(*[str(tmp_path / "gone")] * 3, is_unified=True)
     with pytest.raises(OSError, match="gone"):
         read_cpu(gone)
     assert read_holdings(gone).memory_bytes == 0
@@ -150,7 +150,9 @@ def test_groups_of_our_own_node(tmp_path: Path) -> None:
     layout = SandboxLayout(str(note))
     assert layout.pod("u", "") is None
     note.write_text(json.dumps({"cpu": "/c", "cpuacct": "/a", "memory": "/m", "pids": "/p"}))
-    assert layout.container("u", "", "main", "") == Group("/c/u/main", "/a/u/main", "/m/u/main", is_unified=False)
+    assert layout.container("u", "", "main", "") == ControlGroup(
+        "/c/u/main", "/a/u/main", "/m/u/main", is_unified=False
+    )
 
 
 def test_a_ring_keeps_the_newest() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from strato.agent.sampling.layouts import Group
+from strato.agent.sampling.layouts import ControlGroup
 from strato.agent.sampling.sampler import Sampler
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -49,7 +49,7 @@ def test_what_a_container_used_between_two_samples(
     tmp_path: Path, before: tuple[int, int, int], after: tuple[int, int, int], used: float | None, throttled: float
 ) -> None:
     sampler = Sampler(2, 1.0, str(tmp_path), str(tmp_path))
-    group = Group(str(tmp_path), str(tmp_path), str(tmp_path), is_unified=True)
+    group = ControlGroup(str(tmp_path), str(tmp_path), str(tmp_path), is_unified=True)
     for at, (usage, periods, count) in ((10.0, before), (11.0, after)):
         text = f"usage_usec {usage}\nnr_periods {periods}\nnr_throttled {count}\n"
         (tmp_path / "cpu.stat").write_text(text)

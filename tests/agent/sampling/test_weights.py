@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from strato.agent.sampling.layouts import Group
+from strato.agent.sampling.layouts import ControlGroup
 from strato.agent.sampling.weights import give_way, gives_way, read_weight, take_part
 
 
-def group(folder: Path, *, unified: bool, idle: bool, weight: int = 460) -> Group:
+def group(folder: Path, *, unified: bool, idle: bool, weight: int = 460) -> ControlGroup:
     (folder / ("cpu.weight" if unified else "cpu.shares")).write_text(f"{weight}\n")
     if idle:
         (folder / "cpu.idle").write_text("0\n")
-    return Group(str(folder), str(folder), str(folder), is_unified=unified)
+    return ControlGroup(str(folder), str(folder), str(folder), is_unified=unified)
 
 
 def files(folder: Path) -> dict[str, str]:
@@ -55,7 +55,7 @@ def test_the_weight_is_restored_where_the_kernel_has_reset_it(tmp_path: Path) ->
 
 
 def test_a_group_that_has_gone_is_said_and_not_made(tmp_path: Path) -> None:
-    gone = Group(*[str(tmp_path / "gone")] * 3, is_unified=True)
+    gone = ControlGroup(*[str(tmp_path / "gone")] * 3, is_unified=True)
     assert read_weight(gone) is None
     for change in (give_way, lambda it: take_part(it, 100)):
         with pytest.raises(OSError, match="gone"):

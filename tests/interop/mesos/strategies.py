@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from strato.interop.mesos import intervals
-from strato.interop.mesos.resources import Amount, Disk, Kind, Reservation, Resources, ValueType
+from strato.interop.mesos.resources import Amount, DiskInfo, Reservation, ResourceKind, Resources, ValueType
 
 RESERVATIONS = st.sampled_from(
     [
@@ -19,29 +19,31 @@ RESERVATIONS = st.sampled_from(
 DISKS = st.sampled_from(
     [
         None,
-        Disk("v1", text='{"persistence":{"id":"v1"}}'),
-        Disk(source_type="MOUNT", text='{"source":{"type":"MOUNT"}}'),
-        Disk(source_type="PATH", text='{"source":{"type":"PATH"}}'),
+        DiskInfo("v1", text='{"persistence":{"id":"v1"}}'),
+        DiskInfo(source_type="MOUNT", text='{"source":{"type":"MOUNT"}}'),
+        DiskInfo(source_type="PATH", text='{"source":{"type":"PATH"}}'),
     ]
 )
 
 
 @st.composite
-def _scalar(draw: st.DrawFn) -> tuple[Kind, Amount]:
+def _scalar(draw: st.DrawFn) -> tuple[ResourceKind, Amount]:
     name = draw(st.sampled_from(["cpus", "mem", "disk"]))
     disk = draw(DISKS) if name == "disk" else None
     reservations = draw(RESERVATIONS)
     shared = disk is not None and disk.persistence_id is not None and draw(st.booleans())
-    kind = Kind(name, reservations=reservations, disk=disk, shared=shared, revocable=draw(st.booleans()) and not shared)
+    kind = ResourceKind(
+        name, reservations=reservations, disk=disk, shared=shared, revocable=draw(st.booleans()) and not shared
+    )
     return kind, draw(st.integers(1, 10_000))
 
 
 _PORTS = st.lists(st.tuples(st.integers(1, 20), st.integers(1, 5)).map(lambda p: (p[0], p[0] + p[1])), max_size=3)
 _RANGES = st.tuples(
-    RESERVATIONS.map(lambda layers: Kind("ports", ValueType.RANGES, layers)), _PORTS.map(intervals.joined)
+    RESERVATIONS.map(lambda layers: ResourceKind("ports", ValueType.RANGES, layers)), _PORTS.map(intervals.joined)
 )
 _SETS = st.tuples(
-    RESERVATIONS.map(lambda layers: Kind("disks", ValueType.SET, layers)),
+    RESERVATIONS.map(lambda layers: ResourceKind("disks", ValueType.SET, layers)),
     st.frozensets(st.sampled_from(["sda", "sdb", "sdc"])),
 )
 

@@ -14,7 +14,7 @@ from strato.interop.mesos.books import Order
 from strato.interop.mesos.constraints import AttributeConstraint, OfferConstraints, Predicate
 from strato.interop.mesos.maintenance import InverseOfferStatus
 from strato.interop.mesos.quota import Quota
-from strato.interop.mesos.resources import NOTHING, Disk, Kind, Reservation, Resources
+from strato.interop.mesos.resources import NOTHING, DiskInfo, Reservation, ResourceKind, Resources
 from strato.interop.mesos.resourcetext import parse
 from strato.interop.mesos.specs import (
     AgentId,
@@ -182,10 +182,10 @@ def test_gpus_are_shown_to_all_where_the_flag_says_so() -> None:
 REFINED = (Reservation("a"), Reservation("a/b", dynamic=True))
 SPECIAL = Resources.of(
     [
-        (Kind("cpus"), 1000),
-        (Kind("cpus", revocable=True), 2000),
-        (Kind("cpus", reservations=REFINED), 3000),
-        (Kind("disk", reservations=(Reservation("a"),), disk=Disk("v"), shared=True), 4000),
+        (ResourceKind("cpus"), 1000),
+        (ResourceKind("cpus", revocable=True), 2000),
+        (ResourceKind("cpus", reservations=REFINED), 3000),
+        (ResourceKind("disk", reservations=(Reservation("a"),), disk=DiskInfo("v"), shared=True), 4000),
     ]
 )
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from strato.interop.mesos import quantities
 from strato.interop.mesos.allocator import Allocator, AllocatorOptions, Offered
-from strato.interop.mesos.filters import Moment, Refusal
+from strato.interop.mesos.filters import Moment, OfferFilter
 from strato.interop.mesos.quota import Headroom, Quota, QuotaSums
-from strato.interop.mesos.resources import NOTHING, Disk, Kind, Resources
+from strato.interop.mesos.resources import NOTHING, DiskInfo, ResourceKind, Resources
 from strato.interop.mesos.resourcetext import parse
 from strato.interop.mesos.round import Allotment
 from strato.interop.mesos.specs import AgentId, AgentSpec, FrameworkId, FrameworkSpec
@@ -22,8 +22,10 @@ FRAMEWORKS = [FrameworkId(f"framework-{n}") for n in range(4)]
 ROLES = ["q1", "q2", "r", "r/s"]
 QUOTA_ROLES = ROLES[:2]
 
-_SHARED = Resources.of([(Kind("disk", disk=Disk("v"), shared=True), 5000)])
-_MOUNT = Resources.of([(Kind("disk", disk=Disk(source_type="MOUNT")), 6000), (Kind("cpus", revocable=True), 1000)])
+_SHARED = Resources.of([(ResourceKind("disk", disk=DiskInfo("v"), shared=True), 5000)])
+_MOUNT = Resources.of(
+    [(ResourceKind("disk", disk=DiskInfo(source_type="MOUNT")), 6000), (ResourceKind("cpus", revocable=True), 1000)]
+)
 TOTALS = [
     parse("cpus:4;mem:400;ports:[1-9]"),
     parse("cpus:2;mem:800;cpus(q1):1;mem(r):100"),
@@ -91,7 +93,7 @@ class _World:
         self.agents: dict[AgentId, AgentSpec] = {}
         self.specs: dict[FrameworkId, FrameworkSpec] = {}
         self.offered: list[Allotment] = []
-        self.refused: list[tuple[Any, Any, Any, Refusal]] = []
+        self.refused: list[tuple[Any, Any, Any, OfferFilter]] = []
         self.rounds: list[Offered] = []
 
     def do(self, step: Any) -> None:
@@ -163,7 +165,9 @@ class _World:
             )
             known = self.specs[one.framework]
             if refuse_seconds and one.role in known.roles and self._is_active(one.framework):
-                refusal = Refusal(one.resources, Moment(self.now, self.batches), self.now + max(refuse_seconds, 1.0))
+                refusal = OfferFilter(
+                    one.resources, Moment(self.now, self.batches), self.now + max(refuse_seconds, 1.0)
+                )
                 self.refused.append((one.framework, one.role, one.agent, refusal))
 
     def _is_active(self, framework: FrameworkId) -> bool:

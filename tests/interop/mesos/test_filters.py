@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strato.interop.mesos.filters import MOST_PER_AGENT, Moment, OfferFilters, Refusal, refuse_seconds
+from strato.interop.mesos.filters import MOST_PER_AGENT, Moment, OfferFilter, OfferFilters, refuse_seconds
 from strato.interop.mesos.resourcetext import parse
 from strato.interop.mesos.specs import AgentId, FrameworkId
 
@@ -35,8 +35,8 @@ def test_seconds_of_a_call(filters: dict[str, Any] | None, seconds: float) -> No
     assert refuse_seconds(filters) == seconds
 
 
-def refusal(text: str = "cpus:1", deadline: float = 10.0, batches: int = 0) -> Refusal:
-    return Refusal(parse(text), Moment(0.0, batches), deadline)
+def refusal(text: str = "cpus:1", deadline: float = 10.0, batches: int = 0) -> OfferFilter:
+    return OfferFilter(parse(text), Moment(0.0, batches), deadline)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_refusals_that_were_cleared_leave_nothing_behind() -> None:
 )
 def test_what_has_ended_is_dropped_and_nothing_else(refusals: list[tuple[str, str, str, int, int]], end: int) -> None:
     filters = OfferFilters()
-    plain: dict[tuple[str, str, str], list[Refusal]] = {}
+    plain: dict[tuple[str, str, str], list[OfferFilter]] = {}
     for framework, role, agent, cpus, deadline in refusals:
         one = refusal(f"cpus:{cpus}", float(deadline))
         filters.add(FrameworkId(framework), role, AgentId(agent), one)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from strato.errors import InvalidInput
 from strato.interop.mesos.quantities import covers
 from strato.interop.mesos.quota import Bounds, Headroom, Quota, QuotaSums, check, problems_of
-from strato.interop.mesos.resources import Kind, Resources
+from strato.interop.mesos.resources import ResourceKind, Resources
 from strato.interop.mesos.resourcetext import parse
 
 ONE = Quota({"cpus": 1000}, {"cpus": 2000})
@@ -114,7 +114,9 @@ def test_bounds_that_hold_no_minimum_leave_less_of_anything(
     limit: dict[str, int], surplus: dict[str, int], metered: dict[str, int], minimum: dict[str, int]
 ) -> None:
     bounds = Bounds({}, limit, surplus)
-    left = bounds.apply(Resources.of((Kind(name), millis) for name, millis in metered.items()), to_guarantees=False)
+    left = bounds.apply(
+        Resources.of((ResourceKind(name), millis) for name, millis in metered.items()), to_guarantees=False
+    )
     if not bounds.hold_one_of([minimum]):
         assert not covers(left.quantities(), minimum)
     assert bounds.hold_one_of([])

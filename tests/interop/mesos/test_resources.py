@@ -11,21 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strato.interop.mesos import intervals
-from strato.interop.mesos.resources import NOTHING, Disk, Kind, Reservation, Resources, scalars_of
+from strato.interop.mesos.resources import NOTHING, DiskInfo, Reservation, ResourceKind, Resources, scalars_of
 from strato.interop.mesos.resourcetext import parse
 from tests.interop.mesos.strategies import resources
 
-VOLUME = Kind("disk", reservations=(Reservation("a"),), disk=Disk("v1", text="v1"))
-MOUNT = Kind("disk", disk=Disk(source_type="MOUNT", text="/mnt"))
+VOLUME = ResourceKind("disk", reservations=(Reservation("a"),), disk=DiskInfo("v1", text="v1"))
+MOUNT = ResourceKind("disk", disk=DiskInfo(source_type="MOUNT", text="/mnt"))
 SHARED = replace(VOLUME, shared=True)
 
 
-def of(kind: Kind, *millis: int) -> Resources:
+def of(kind: ResourceKind, *millis: int) -> Resources:
     return Resources.of((kind, each) for each in millis)
 
 
 @pytest.mark.parametrize("kind", [VOLUME, MOUNT, SHARED], ids=["volume", "mount disk", "shared volume"])
-def test_what_is_not_divisible_neither_merges_nor_splits(kind: Kind) -> None:
+def test_what_is_not_divisible_neither_merges_nor_splits(kind: ResourceKind) -> None:
     two = of(kind, 5000, 7000)
     assert len(two) == 2
     assert two.contains(of(kind, 5000))
@@ -45,18 +45,18 @@ def test_a_shared_volume_counts_once_however_many_copies() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        replace(Kind("cpus"), revocable=True),
-        replace(Kind("cpus"), provider_id="p"),
-        replace(Kind("cpus"), allocated_to="a"),
-        Kind("cpus", reservations=(Reservation("a"),)),
-        Kind("cpus", reservations=(Reservation("a", dynamic=True),)),
+        replace(ResourceKind("cpus"), revocable=True),
+        replace(ResourceKind("cpus"), provider_id="p"),
+        replace(ResourceKind("cpus"), allocated_to="a"),
+        ResourceKind("cpus", reservations=(Reservation("a"),)),
+        ResourceKind("cpus", reservations=(Reservation("a", dynamic=True),)),
     ],
     ids=["revocable", "of a provider", "allocated", "static", "dynamic"],
 )
-def test_kinds_that_differ_in_anything_do_not_merge(other: Kind) -> None:
-    both = of(Kind("cpus"), 1000) + of(other, 1000)
+def test_kinds_that_differ_in_anything_do_not_merge(other: ResourceKind) -> None:
+    both = of(ResourceKind("cpus"), 1000) + of(other, 1000)
     assert len(both) == 2
-    assert not of(Kind("cpus"), 2000).contains(of(other, 1000))
+    assert not of(ResourceKind("cpus"), 2000).contains(of(other, 1000))
 
 
 def test_a_volume_made_of_a_plain_disk_becomes_a_copy() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strato.interop.mesos.resources import Disk, Kind, Reservation, Resources
+from strato.interop.mesos.resources import DiskInfo, Reservation, ResourceKind, Resources
 from strato.interop.mesos.resourcetext import parse, to_text
 
 
@@ -62,8 +62,8 @@ def test_bad_text_says_what_is_wrong(text: str, part: str) -> None:
 
 def test_everything_of_a_kind_is_shown() -> None:
     layers = (Reservation("a"), Reservation("a/b", dynamic=True, principal="p", labels=(("k", "v"),)))
-    volume = Kind("disk", reservations=layers, disk=Disk("v1"), shared=True, allocated_to="a/b/c")
-    text = to_text(Resources.of([(volume, 5000), (volume, 5000), (Kind("cpus", revocable=True), 1)]))
+    volume = ResourceKind("disk", reservations=layers, disk=DiskInfo("v1"), shared=True, allocated_to="a/b/c")
+    text = to_text(Resources.of([(volume, 5000), (volume, 5000), (ResourceKind("cpus", revocable=True), 1)]))
     assert text == (
         "disk(allocated: a/b/c)(reservations: [(STATIC,a),(DYNAMIC,a/b,p,{k: v})])[v1]<SHARED>:5 x2; cpus{REV}:0.001"
     )

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strato.interop.mesos.resources import Disk, Kind, Resources, scalars_of
+from strato.interop.mesos.resources import DiskInfo, ResourceKind, Resources, scalars_of
 from strato.interop.mesos.sorter import ClusterTotals, Sorter
 
 
@@ -64,13 +64,13 @@ def test_equal_ratios_are_equal_shares() -> None:
     for client in ("b", "a"):
         made.add(client)
         made.activate(client)
-    made.allocated("a", "agent", Resources({Kind("cpus"): 1_000}))
-    made.allocated("b", "agent", Resources({Kind("mem"): 3_000_000}))
+    made.allocated("a", "agent", Resources({ResourceKind("cpus"): 1_000}))
+    made.allocated("b", "agent", Resources({ResourceKind("mem"): 3_000_000}))
     assert made.order() == ["a", "b"]
 
 
 def test_a_shared_volume_counts_once_per_node_of_the_tree() -> None:
-    volume = Resources.of([(Kind("disk", disk=Disk("v"), shared=True), 5000)])
+    volume = Resources.of([(ResourceKind("disk", disk=DiskInfo("v"), shared=True), 5000)])
     made = sorter("a/x", "a/y")
     made.allocated("a/x", "agent", volume + volume)
     made.allocated("a/y", "agent", volume)
@@ -184,7 +184,7 @@ def _has_ties(made: Sorter) -> bool:
 
 def _step(totals: ClusterTotals, made: Sorter, scratch: _Scratch, op: str, client: str, cpus: int, mem: int) -> None:
     known = client in scratch.held
-    resources = Resources({Kind("cpus"): cpus} | ({Kind("mem"): mem} if mem else {}))
+    resources = Resources({ResourceKind("cpus"): cpus} | ({ResourceKind("mem"): mem} if mem else {}))
     if op == "add" and not known:
         made.add(client)
         scratch.held[client] = []
@@ -210,4 +210,6 @@ def _step(totals: ClusterTotals, made: Sorter, scratch: _Scratch, op: str, clien
         scratch.held[client].append((cpus, mem))
     elif op == "take" and scratch.held[client]:
         cpus, mem = scratch.held[client].pop()
-        made.unallocated(client, "agent", Resources({Kind("cpus"): cpus} | ({Kind("mem"): mem} if mem else {})))
+        made.unallocated(
+            client, "agent", Resources({ResourceKind("cpus"): cpus} | ({ResourceKind("mem"): mem} if mem else {}))
+        )

@@ -16,7 +16,7 @@ from strato.interop.mesos.endpoints.service import MasterEndpoints
 from strato.interop.mesos.endpoints.serving import Serving
 from strato.interop.mesos.master.agents import Observed, UnitFacts
 from strato.interop.mesos.master.core import Master
-from strato.interop.mesos.master.effects import Kill, Launch
+from strato.interop.mesos.master.effects import Kill, PodLaunch
 from strato.interop.mesos.master.model import AgentFacts
 from strato.interop.mesos.master.sandboxes import Folder, Place
 from strato.interop.mesos.master.state import MasterIdentity, MasterOptions
@@ -89,7 +89,7 @@ class World:
     def __init__(self, **options: Any) -> None:
         rng = random.Random(7)
         self.now = 1000.0
-        self.launched: dict[str, Launch] = {}
+        self.launched: dict[str, PodLaunch] = {}
         self.killed: list[Kill] = []
         self.forgotten: list[str] = []
         self.files = MemoryFiles()

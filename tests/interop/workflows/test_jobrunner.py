@@ -12,7 +12,7 @@ from strato.api.wire import User
 from strato.client.local import LocalCluster
 from strato.clock import SystemClock
 from strato.interop.workflows.jobrunner import JobRunner, run_job
-from strato.interop.workflows.taskjob import Outcome, Place, TaskRequest, task_job
+from strato.interop.workflows.taskjob import AttemptOutcome, Place, TaskRequest, task_job
 from strato.server.embedded import in_memory_server
 from tests.controllers.world import World, play
 
@@ -31,7 +31,7 @@ def body(unique: str = "1", **annotations: str) -> dict[str, Any]:
 def test_a_job_ends_with_its_containers_exit_code() -> None:
     async def scenario(world: World) -> None:
         done = body(**{"test/seconds": "5", "test/exit": "3"})
-        assert await run_job(world.cluster, world.clock, done, print) == Outcome(exit_code=3)
+        assert await run_job(world.cluster, world.clock, done, print) == AttemptOutcome(exit_code=3)
 
     play(scenario, enabled=ENABLED)
 
@@ -41,7 +41,7 @@ def test_a_job_that_somebody_deletes_was_interrupted() -> None:
         running = asyncio.ensure_future(run_job(world.cluster, world.clock, body(), print))
         await world.until_phase("miniwdl-t-1", "Running")
         await world.cluster.delete(Job, "miniwdl-t-1", "default")
-        assert (await running) == Outcome(exit_code=None, message="job miniwdl-t-1 was deleted")
+        assert (await running) == AttemptOutcome(exit_code=None, message="job miniwdl-t-1 was deleted")
 
     play(scenario, enabled=ENABLED)
 

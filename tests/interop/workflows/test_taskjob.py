@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from strato.api.core import Pod
 from strato.api.volcano.batch import Job
 from strato.interop.workflows.taskjob import (
+    AttemptOutcome,
     Mount,
-    Outcome,
     Place,
     TaskRequest,
     job_name,
@@ -90,30 +90,32 @@ def pod(**status: Any) -> Pod:
     ("phase", "of_pod", "want"),
     [
         pytest.param("Running", {"containerStatuses": [ENDED]}, None, id="the job has not ended yet"),
-        pytest.param("Failed", {"containerStatuses": [ENDED]}, Outcome(exit_code=3), id="its exit code"),
-        pytest.param("Completed", {"containerStatuses": [ENDED]}, Outcome(exit_code=3), id="whatever the phase"),
+        pytest.param("Failed", {"containerStatuses": [ENDED]}, AttemptOutcome(exit_code=3), id="its exit code"),
+        pytest.param("Completed", {"containerStatuses": [ENDED]}, AttemptOutcome(exit_code=3), id="whatever the phase"),
         pytest.param(
             "Failed",
             {"containerStatuses": [{"state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}]},
-            Outcome(exit_code=137, message="the container was ended: OOMKilled"),
+            AttemptOutcome(exit_code=137, message="the container was ended: OOMKilled"),
             id="out of memory is the task's fault",
         ),
-        pytest.param("Terminated", None, Outcome(exit_code=None, message="job j is Terminated: why"), id="pod is gone"),
+        pytest.param(
+            "Terminated", None, AttemptOutcome(exit_code=None, message="job j is Terminated: why"), id="pod is gone"
+        ),
         pytest.param(
             "Terminated",
             {"reason": "Evicted", "containerStatuses": [ENDED]},
-            Outcome(exit_code=None, message="job j is Terminated: why"),
+            AttemptOutcome(exit_code=None, message="job j is Terminated: why"),
             id="evicted",
         ),
         pytest.param(
             "Aborted",
             {"containerStatuses": [{"state": {"terminated": {"exitCode": 143}}}]},
-            Outcome(exit_code=None, message="job j is Aborted: why"),
+            AttemptOutcome(exit_code=None, message="job j is Aborted: why"),
             id="aborted by a person",
         ),
     ],
 )
-def test_outcome(phase: str, of_pod: dict[str, Any] | None, want: Outcome | None) -> None:
+def test_outcome(phase: str, of_pod: dict[str, Any] | None, want: AttemptOutcome | None) -> None:
     assert outcome(job(phase, "why"), None if of_pod is None else pod(**of_pod)) == want
 
 

@@ -35,7 +35,9 @@ XML = """<allocations>
 
 
 def sources(xml: str = XML, **site: str) -> Sources:
-    settings = hadoopxml.Settings.from_mapping({name.replace("_", "."): value for name, value in site.items()}, "site")
+    settings = hadoopxml.HadoopSettings.from_mapping(
+        {name.replace("_", "."): value for name, value in site.items()}, "site"
+    )
     return Sources(importing.FAIR, "f.xml", hadoopxml.parse(xml, "f.xml"), settings)
 
 

@@ -49,7 +49,7 @@ def test_a_file_that_is_not_there_is_said_in_words(tmp_path: Path) -> None:
         hadoopxml.read_file(tmp_path / "none.xml")
 
 
-def _settings(properties: str) -> hadoopxml.Settings:
+def _settings(properties: str) -> hadoopxml.HadoopSettings:
     return hadoopxml.settings_of(hadoopxml.parse(f"<configuration>{properties}</configuration>", "s.xml"), "s.xml")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from strato.admission import AdmissionRequest, Chain, ChainOptions
-from strato.admission.queueplacement import KINDS, PATH, NotPlaced, Submission
+from strato.admission.queueplacement import KINDS, PATH, NotPlaced, SubmittedWork
 from strato.api import catalog
 from strato.api.frameworks import BY_KIND
 from strato.api.kinds import Kind
@@ -65,9 +65,9 @@ def written(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def submission(user: User, queue: str = "", name: str = "train") -> Submission:
+def submission(user: User, queue: str = "", name: str = "train") -> SubmittedWork:
     groups = tuple(group for group in user.groups if not group.startswith("system:"))
-    return Submission(name=name, queue=queue, user=user.name, groups=groups)
+    return SubmittedWork(name=name, queue=queue, user=user.name, groups=groups)
 
 
 @pytest.fixture(name="fair_file")

@@ -17,10 +17,10 @@ import pytest
 from strato.clock import SystemClock
 from strato.node.services.balancer import Balancer
 from strato.node.services.dataplane import DataPlane
-from strato.node.services.records import Backend, PortRecord, ServiceRecord, Settings
+from strato.node.services.records import Backend, DataPlaneSettings, PortRecord, ServiceRecord
 from strato.node.services.zone import Zone
 
-SETTINGS = Settings(
+SETTINGS = DataPlaneSettings(
     network="127.250.0.0/20",
     pods="127.64.0.0/20",
     is_routed=False,
@@ -32,12 +32,12 @@ SETTINGS = Settings(
 CLUSTER_IP, POD, OTHER_POD = "127.250.0.9", "127.64.0.5", "127.64.0.6"
 
 
-def plane(settings: Settings = SETTINGS) -> DataPlane:
+def plane(settings: DataPlaneSettings = SETTINGS) -> DataPlane:
     return DataPlane(settings, SystemClock(), random.Random(1), Zone("cluster.local"))
 
 
 @contextlib.asynccontextmanager
-async def running(settings: Settings = SETTINGS) -> AsyncIterator[DataPlane]:
+async def running(settings: DataPlaneSettings = SETTINGS) -> AsyncIterator[DataPlane]:
     """Have a data plane, and see all connections ended that it has passed on."""
     made = plane(settings)
     try:
@@ -152,7 +152,7 @@ FORBIDDEN = [
 
 
 @pytest.mark.parametrize(("settings", "address"), FORBIDDEN)
-async def test_endpoints_that_pods_must_not_reach_are_left_out(settings: Settings, address: str) -> None:
+async def test_endpoints_that_pods_must_not_reach_are_left_out(settings: DataPlaneSettings, address: str) -> None:
     port = free_port()
     async with running(settings) as data, answering("127.0.0.1", b"secret:") as backend:
         await data.update("d/s", record(Backend(address, backend), port=port))

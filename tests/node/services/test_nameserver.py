@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from strato.clock import VirtualClock
 from strato.node.services.nameserver import NameServer
-from strato.node.services.records import HostRecord, PortRecord, Report, ServiceRecord
+from strato.node.services.records import DataPlaneReport, HostRecord, PortRecord, ServiceRecord
 from strato.node.services.refusednames import RefusedNames
 from strato.node.services.zone import Zone
 
@@ -154,7 +154,7 @@ REFUSED = [
 def test_who_asks_for_a_host_elsewhere_in_vain_is_told_of(
     zone: Zone, name: str, upstreams: tuple[str, ...], told: list[tuple[str, str]]
 ) -> None:
-    reports: list[Report] = []
+    reports: list[DataPlaneReport] = []
     refused = RefusedNames(VirtualClock(), reports.append)
     asked = NameServer(zone, upstreams, random.Random(1), lambda _peer, _own: True, refused.add)
     asked.answer(DNSRecord.question(name).pack(), POD)
@@ -162,7 +162,7 @@ def test_who_asks_for_a_host_elsewhere_in_vain_is_told_of(
 
 
 def test_a_pod_that_asks_again_and_again_is_told_of_once_a_minute() -> None:
-    clock, reports = VirtualClock(), list[Report]()
+    clock, reports = VirtualClock(), list[DataPlaneReport]()
     refused = RefusedNames(clock, reports.append)
     for seconds, client in [(0, POD), (1, POD), (0, OTHER_POD), (58, POD), (1, POD), (1, POD)]:
         clock.advance(seconds)

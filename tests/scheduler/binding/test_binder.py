@@ -18,7 +18,7 @@ from strato.clock import VirtualClock, run_virtual
 from strato.errors import ApiError, Forbidden, InternalError, TooManyRequests, Unavailable
 from strato.scheduler.binding.binder import Binder
 from strato.scheduler.cache.world import World
-from strato.testing.faults import Fault
+from strato.testing.faults import RequestFault
 from tests.scheduler import worlds
 from tests.scheduler.faulty import Setting, is_bind, is_status, leading, play
 from tests.scheduler.test_service import create
@@ -94,13 +94,13 @@ def test_pod_whose_bind_is_refused_says_why() -> None:
     play(story)
 
 
-@pytest.mark.parametrize("fault", [Fault.LOST, Fault.LOST_AND_HANGS])
+@pytest.mark.parametrize("fault", [RequestFault.LOST, RequestFault.LOST_AND_HANGS])
 @pytest.mark.parametrize("at_once", [1, 64])
-def test_bind_whose_answer_is_lost_is_looked_up_and_not_sent_again(fault: Fault, at_once: int) -> None:
+def test_bind_whose_answer_is_lost_is_looked_up_and_not_sent_again(fault: RequestFault, at_once: int) -> None:
     async def story(s: Setting) -> None:
         sent: Counter[str] = Counter()
 
-        def lose(request: Request) -> Fault | None:
+        def lose(request: Request) -> RequestFault | None:
             if not is_bind(request):
                 return None
             sent[request.path] += 1
@@ -162,7 +162,9 @@ def test_of_two_times_to_decide_again_the_earlier_counts() -> None:
 
 def test_requests_that_hang_free_their_workers_and_are_tried_again() -> None:
     async def story(s: Setting) -> None:
-        s.cluster.rules.append(lambda request: Fault.HANGS if is_bind(request) and "/bad-" in request.path else None)
+        s.cluster.rules.append(
+            lambda request: RequestFault.HANGS if is_bind(request) and "/bad-" in request.path else None
+        )
         await create(s.admin, worlds.node("n", cpu="1000", memory="1000Gi", pods="1000"))
         await create(s.admin, *(solo(f"bad-{n}") for n in range(64)))
         await s.clock.sleep(1.0)

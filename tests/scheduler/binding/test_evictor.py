@@ -13,7 +13,7 @@ from strato.api.wire import Request
 from strato.errors import ApiError, Conflict, Forbidden, TooManyRequests, Unavailable
 from strato.scheduler.config import parse_config
 from strato.scheduler.reporting.evictionrecords import NEEDLESS, REFUSED, STARTED
-from strato.testing.faults import Fault
+from strato.testing.faults import RequestFault
 from tests.scheduler import worlds
 from tests.scheduler.faulty import Setting, is_status, play
 from tests.scheduler.reporting.test_evictionrecords import EVICTING, HIGH
@@ -29,11 +29,11 @@ def is_deletion(request: Request) -> bool:
 class Answers:
     """Answers the first deletions of each victim in one way, and counts them."""
 
-    def __init__(self, answer: ApiError | Fault, times: int = 3, only: str = "") -> None:
+    def __init__(self, answer: ApiError | RequestFault, times: int = 3, only: str = "") -> None:
         self.answer, self.times, self.only = answer, times, only
         self.asked: Counter[str] = Counter()
 
-    def __call__(self, request: Request) -> ApiError | Fault | None:
+    def __call__(self, request: Request) -> ApiError | RequestFault | None:
         if not is_deletion(request):
             return None
         self.asked[request.path] += 1
@@ -68,7 +68,7 @@ async def end_leaving(s: Setting) -> list[str]:
     return leaving
 
 
-def one_goes(rule: Callable[[Request], ApiError | Fault | None], seconds: float = 60.0) -> Setting:
+def one_goes(rule: Callable[[Request], ApiError | RequestFault | None], seconds: float = 60.0) -> Setting:
     """Have an important pod come; exactly one victim must go for it, whatever the rule does."""
     settings = []
 
@@ -104,13 +104,13 @@ def one_goes(rule: Callable[[Request], ApiError | Fault | None], seconds: float 
         Unavailable("away"),
         TooManyRequests("busy"),
         Conflict("try again"),
-        Fault.LOST,
-        Fault.LOST_AND_HANGS,
-        Fault.HANGS,
+        RequestFault.LOST,
+        RequestFault.LOST_AND_HANGS,
+        RequestFault.HANGS,
     ],
     ids=str,
 )
-def test_an_eviction_without_a_clear_answer_goes_on_until_there_is_one(answer: ApiError | Fault) -> None:
+def test_an_eviction_without_a_clear_answer_goes_on_until_there_is_one(answer: ApiError | RequestFault) -> None:
     s = one_goes(Answers(answer), seconds=200.0)
     assert len(s.scheduler.eviction_records.entries) == 1
 

@@ -16,7 +16,7 @@ from strato.scheduler.config import config_from
 from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.resources import CPU, Dimensions
 from strato.scheduler.plugins.proportion import Proportion
-from strato.scheduler.plugins.waterfilling import Attributes, Pool, fill_pools
+from strato.scheduler.plugins.waterfilling import NodePool, QueueEntitlement, fill_pools
 from tests.scheduler import worlds
 from tests.scheduler.plugins import asking
 from tests.scheduler.worlds import group, node, pod, queue
@@ -201,7 +201,7 @@ def test_no_pool_is_shared_out_twice(totals: list[int], queues: list[tuple[int, 
 
     zero = np.zeros(3, np.int64)
     made = {
-        f"q{i}": Attributes(
+        f"q{i}": QueueEntitlement(
             queue=Queue(f"q{i}", Dimensions()),
             weight=float(weight),
             guarantee=amounts(0),
@@ -213,7 +213,7 @@ def test_no_pool_is_shared_out_twice(totals: list[int], queues: list[tuple[int, 
         for i, (weight, request, _) in enumerate(queues)
     }
     pools = [
-        Pool(total=amounts(float(one)), members=[f"q{i}" for i, (_, _, may) in enumerate(queues) if number in may])
+        NodePool(total=amounts(float(one)), members=[f"q{i}" for i, (_, _, may) in enumerate(queues) if number in may])
         for number, one in enumerate(totals)
     ]
     fill_pools(made, pools)

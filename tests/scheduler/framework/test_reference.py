@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from strato.scheduler.framework.reference import Member, _own_members
+from strato.scheduler.framework.reference import ClassMember, _own_members
 
 
 def made() -> Any:
@@ -34,7 +34,7 @@ class Sample:
 def test_attributes_have_the_type_that_is_seen_somewhere() -> None:
     found = {member.name: member for member in _own_members(Sample)}
     assert found == {
-        "kind": Member("kind", "str", "What it is."),
-        "size": Member("size", "int", "How large it is."),
-        "free": Member("free", "", "What is left."),
+        "kind": ClassMember("kind", "str", "What it is."),
+        "size": ClassMember("size", "int", "How large it is."),
+        "free": ClassMember("free", "", "What is left."),
     }

@@ -16,7 +16,7 @@ from strato.scheduler.config import parse_config
 from strato.scheduler.cycle import decide
 from strato.scheduler.optimal.kernels import trim
 from strato.scheduler.optimal.loading import load
-from strato.scheduler.optimal.plan import SCALE, Ask, FlowPlan, Load, Offer, _waiting
+from strato.scheduler.optimal.plan import SCALE, FittingRows, FlowPlan, LoadPenalty, WaitingTasks, _waiting
 from strato.scheduler.placement.placer import Placer
 from tests.scheduler import worlds
 
@@ -114,27 +114,32 @@ def test_a_waiting_job_says_what_it_would_pay() -> None:
 # -- the plan itself ---------------------------------------------------------------------------------------------------
 
 
-def some_plan(rng: random.Random) -> tuple[list[Ask], list[Offer], Load, Any]:
+def some_plan(rng: random.Random) -> tuple[list[WaitingTasks], list[FittingRows], LoadPenalty, Any]:
     rows, classes = rng.randint(1, 8), rng.randint(1, 3)
     offers = []
     for _ in range(classes):
         chosen = np.array(sorted(rng.sample(range(rows), rng.randint(1, rows))), np.int64)
         score = np.array([float(rng.choice([0, 10, 10, 50])) for _ in chosen])
-        offers.append(Offer(chosen, score, np.array([rng.randint(1, 3) for _ in chosen], np.int64)))
+        offers.append(FittingRows(chosen, score, np.array([rng.randint(1, 3) for _ in chosen], np.int64)))
     asks = [
-        Ask(rng.randrange(classes), n := rng.randint(1, 5), rng.randint(0, n), rank)
+        WaitingTasks(rng.randrange(classes), n := rng.randint(1, 5), rng.randint(0, n), rank)
         for rank in range(rng.randint(1, 5))
     ]
     steps = np.cumsum([[0.0] * rows, [rng.choice([0.0, 3.0])] * rows, [rng.choice([0.0, 5.0])] * rows], axis=0)
-    return asks, offers, Load(np.array([0, 1, 2], np.int64), steps), np.array([rng.randint(0, 4) for _ in range(rows)])
+    return (
+        asks,
+        offers,
+        LoadPenalty(np.array([0, 1, 2], np.int64), steps),
+        np.array([rng.randint(0, 4) for _ in range(rows)]),
+    )
 
 
-def unlimited(offers: list[Offer], slots: Any) -> tuple[Any, Any]:
+def unlimited(offers: list[FittingRows], slots: Any) -> tuple[Any, Any]:
     """Requests and room that no vector limits."""
     return np.zeros((len(offers), 1), np.int64), np.ones((len(slots), 1), np.int64)
 
 
-def oracle(asks: list[Ask], offers: list[Offer], load: Load, slots: Any) -> int:
+def oracle(asks: list[WaitingTasks], offers: list[FittingRows], load: LoadPenalty, slots: Any) -> int:
     """The same problem, one node per ask and row, nothing merged or left out, by another solver."""
     rows = len(slots)
     most_room = np.zeros(rows, np.int64)

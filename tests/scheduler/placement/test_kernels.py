@@ -18,7 +18,7 @@ from strato.scheduler.model.nodes import NodeTable
 from strato.scheduler.model.resources import Dimensions
 from strato.scheduler.model.tasks import TaskClass
 from strato.scheduler.placement import kernels
-from strato.scheduler.placement.arrays import Static, Want
+from strato.scheduler.placement.arrays import RequestRow, Static
 from strato.scheduler.placement.scoring import resource_scores, term_arrays
 from tests.scheduler.naive import SlowNode, place
 
@@ -91,7 +91,7 @@ class Arena:
             count,
             self.flags,
             self.rows,
-            Want(self.request, self.scored),
+            RequestRow(self.request, self.scored),
             np.array(PROMISED if self.flags & kernels.FUTURE else HELD),
             t.columns,
             Static(self.mask, self.base, np.zeros(len(self.mask), np.bool_)),

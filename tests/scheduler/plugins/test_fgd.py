@@ -229,11 +229,11 @@ def test_fragments_follow_the_definition(left: list[int], cpu: int, typical: lis
 @given(LEFT, st.integers(1, 1000), st.integers(1000, 9000), st.lists(PODS, min_size=1, max_size=6))
 def test_the_card_given_is_the_best_one(left: list[int], share: int, cpu: int, typical: list[Typical]) -> None:
     workload = arranged(typical, ("",))
-    state = kernels.State(
+    state = kernels.NodeArrays(
         np.array([left]), np.array([1000]), np.array([0]), np.zeros((1, len(left) + 1), np.int64), np.zeros(1)
     )
     kernels.refresh(np.array([0]), np.array([cpu]), state, workload)
-    ask = kernels.Ask(1000, share, 0)
+    ask = kernels.PodRequest(1000, share, 0)
     card = kernels.card_for_share(kernels.FRAGMENTATION, ask, 0, cpu, state, workload)
     out = np.zeros(1, np.int64)
     kernels.judge(kernels.FRAGMENTATION, np.array([0]), ask, np.array([cpu]), state, workload, 9000, 8, out)

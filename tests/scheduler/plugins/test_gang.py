@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from strato.scheduler.model.jobs import Job
-from strato.scheduler.model.plan import Condition
+from strato.scheduler.model.plan import GroupCondition
 from strato.scheduler.model.reasons import Verdict
 from strato.scheduler.plugins.gang import Gang
 from strato.scheduler.session import Session
@@ -143,7 +143,7 @@ def test_two_groups_each_keep_their_minimum() -> None:
 LACKING = "NotEnoughResources"
 
 
-def condition(plan_of: Session, name: str = "g") -> Condition | None:
+def condition(plan_of: Session, name: str = "g") -> GroupCondition | None:
     notes = plan_of.notes.get(f"ns/{name}")
     return None if notes is None else notes.condition
 
@@ -216,7 +216,7 @@ def test_pods_without_a_group_have_no_condition() -> None:
 @pytest.mark.parametrize(("phase", "stays"), [("Pending", True), ("Inqueue", False)])
 def test_what_enqueue_said_stays_while_the_group_waits_for_its_queue(phase: str, stays: bool) -> None:
     ssn, job, gang = opened(waits("a"), waits("b"), phase=phase)
-    said = Condition("Unschedulable", "True", "NotEnqueued", "the queue is full")
+    said = GroupCondition("Unschedulable", "True", "NotEnqueued", "the queue is full")
     ssn.note(job).condition = said
     gang.close(ssn)
     assert (condition(ssn) is said) is stays

@@ -9,7 +9,7 @@ import pytest
 
 from strato.api.core import Node, PodSpec
 from strato.scheduler.plugins import gpushare
-from strato.scheduler.plugins.gpushare import Cards, Want
+from strato.scheduler.plugins.gpushare import Cards, GpuShareRequest
 
 Json = dict[str, Any]
 
@@ -22,17 +22,17 @@ def spec(*main: int, init: tuple[int, ...] = (), name: str = gpushare.MEMORY) ->
 
 
 WANTS: list[Any] = [
-    pytest.param(spec(5), Want(5, 0), id="memory"),
-    pytest.param(spec(2, name=gpushare.NUMBER), Want(0, 2), id="whole cards"),
-    pytest.param(spec(2, 3), Want(5, 0), id="containers add up"),
-    pytest.param(spec(2, init=(7, 1)), Want(7, 0), id="init containers run one after another"),
-    pytest.param(spec(4, init=(3,)), Want(4, 0), id="the larger of both"),
+    pytest.param(spec(5), GpuShareRequest(5, 0), id="memory"),
+    pytest.param(spec(2, name=gpushare.NUMBER), GpuShareRequest(0, 2), id="whole cards"),
+    pytest.param(spec(2, 3), GpuShareRequest(5, 0), id="containers add up"),
+    pytest.param(spec(2, init=(7, 1)), GpuShareRequest(7, 0), id="init containers run one after another"),
+    pytest.param(spec(4, init=(3,)), GpuShareRequest(4, 0), id="the larger of both"),
     pytest.param(spec(0), None, id="nothing"),
 ]
 
 
 @pytest.mark.parametrize(("pod", "want"), WANTS)
-def test_what_a_pod_asks_for(pod: PodSpec, want: Want | None) -> None:
+def test_what_a_pod_asks_for(pod: PodSpec, want: GpuShareRequest | None) -> None:
     assert gpushare.wanted(pod, memory=True, number=True) == want
 
 
@@ -67,15 +67,19 @@ def test_what_a_node_has(made: Node, cards: Cards | None) -> None:
 
 def test_cards_are_taken_by_memory_or_whole() -> None:
     cards = Cards(10, {0: 0, 1: 0, 2: 0}, set())
-    assert cards.choose(Want(4, 0)) == (0,)
-    cards.take((0,), Want(4, 0))
-    assert cards.choose(Want(6, 0)) == (0,), "just what is left"
-    assert cards.choose(Want(7, 0)) == (1,)
-    assert cards.choose(Want(0, 2)) == (1, 2), "whole cards only while nobody has a part"
-    assert cards.choose(Want(0, 3)) is None
-    cards.take((1, 9), Want(0, 1))
+    assert cards.choose(GpuShareRequest(4, 0)) == (0,)
+    cards.take((0,), GpuShareRequest(4, 0))
+    assert cards.choose(GpuShareRequest(6, 0)) == (0,), "just what is left"
+    assert cards.choose(GpuShareRequest(7, 0)) == (1,)
+    assert cards.choose(GpuShareRequest(0, 2)) == (1, 2), "whole cards only while nobody has a part"
+    assert cards.choose(GpuShareRequest(0, 3)) is None
+    cards.take((1, 9), GpuShareRequest(0, 1))
     assert cards.used == {0: 4, 1: 10, 2: 0}, "a card that is not there counts nowhere"
-    assert (cards.choose(Want(7, 0)), cards.choose(Want(0, 1)), cards.choose(Want(11, 0))) == ((2,), (2,), None)
+    assert (
+        cards.choose(GpuShareRequest(7, 0)),
+        cards.choose(GpuShareRequest(0, 1)),
+        cards.choose(GpuShareRequest(11, 0)),
+    ) == ((2,), (2,), None)
 
 
 @pytest.mark.parametrize(("text", "ids"), [("", ()), ("3", (3,)), ("0,2", (0, 2)), (" 1 ,x,-1", (1,))])

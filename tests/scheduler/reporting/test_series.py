@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from strato.clock import VirtualClock
 from strato.metrics import Registry
-from strato.scheduler.model.plan import Condition, GroupStatus, Plan
+from strato.scheduler.model.plan import GroupCondition, GroupStatus, Plan
 from strato.scheduler.reporting.series import Series
 from tests.scheduler import worlds
 from tests.scheduler.test_service import create, running, virtually
@@ -47,7 +47,9 @@ def test_jobs_that_are_gone_are_forgotten_though_nobody_reads() -> None:
         worlds.feed(world, worlds.group(f"g{number}", 1), worlds.pod(f"g{number}", f"g{number}"))
         series.bound(world.tasks[f"ns/g{number}"], 1.0)
         late = world.jobs[f"ns/g{number}"]
-        series.cycle(Plan(groups=[GroupStatus(late, "Inqueue", 0, 0, 0, Condition("Unschedulable", "True", "", ""))]))
+        series.cycle(
+            Plan(groups=[GroupStatus(late, "Inqueue", 0, 0, 0, GroupCondition("Unschedulable", "True", "", ""))])
+        )
         world.remove_group(late.key)
         world.remove_pod(late.key)
     assert "ns/stays" in series._times

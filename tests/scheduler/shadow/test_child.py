@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import pytest
 
-from strato.scheduler.shadow.child import Answer, Child, ChildFailed, CopiedPages
+from strato.scheduler.shadow.child import Child, ChildAnswer, ChildFailed, CopiedPages
 
 LONG_SECONDS = 60.0
 
@@ -35,15 +35,15 @@ def crashes() -> bytes:
     return b""
 
 
-def blocking(child: Child, seconds: float) -> Answer:
+def blocking(child: Child, seconds: float) -> ChildAnswer:
     return child.answer_at_once(seconds)
 
 
-def waiting(child: Child, seconds: float) -> Answer:
+def waiting(child: Child, seconds: float) -> ChildAnswer:
     return asyncio.run(child.answer(seconds))
 
 
-Ask = Callable[[Child, float], Answer]
+Ask = Callable[[Child, float], ChildAnswer]
 
 
 @pytest.fixture(params=[blocking, waiting], ids=["at once", "while others go on"])

@@ -9,7 +9,7 @@ import pytest
 
 from strato.clock import VirtualClock
 from strato.server.embedded import in_memory_server
-from strato.server.rest.evict import Covered, Room, is_healthy, room_for
+from strato.server.rest.evict import Covered, DisruptionsAllowed, is_healthy, room_for
 from tests.server.asking import MERGE, Client
 
 CORE, POLICY = "/api/v1/namespaces/default", "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -28,32 +28,42 @@ def pods(ready: int, unready: int = 0, leaving: int = 0) -> list[dict[str, Any]]
 @pytest.mark.parametrize(
     ("spec", "alike", "expected", "room"),
     [
-        pytest.param({"minAvailable": 2}, pods(3), 3, Room(2, 3), id="a number of pods"),
-        pytest.param({"minAvailable": "50%"}, pods(3), 3, Room(2, 3), id="a percentage is rounded up"),
-        pytest.param({"maxUnavailable": 1}, pods(3), 3, Room(2, 3), id="at most one away"),
-        pytest.param({"maxUnavailable": "50%"}, pods(3), 3, Room(1, 3), id="at most half, rounded up, away"),
-        pytest.param({"maxUnavailable": 5}, pods(3), 3, Room(0, 3), id="more away than there are"),
-        pytest.param({"maxUnavailable": 1}, pods(2), 4, Room(3, 2), id="pods that are not made yet are away"),
-        pytest.param({"minAvailable": 1}, pods(1, 2, 3), 6, Room(1, 1), id="only ready ones that stay are healthy"),
-        pytest.param({}, pods(1), 1, Room(0, 1), id="nothing is asked for"),
+        pytest.param({"minAvailable": 2}, pods(3), 3, DisruptionsAllowed(2, 3), id="a number of pods"),
+        pytest.param({"minAvailable": "50%"}, pods(3), 3, DisruptionsAllowed(2, 3), id="a percentage is rounded up"),
+        pytest.param({"maxUnavailable": 1}, pods(3), 3, DisruptionsAllowed(2, 3), id="at most one away"),
+        pytest.param(
+            {"maxUnavailable": "50%"}, pods(3), 3, DisruptionsAllowed(1, 3), id="at most half, rounded up, away"
+        ),
+        pytest.param({"maxUnavailable": 5}, pods(3), 3, DisruptionsAllowed(0, 3), id="more away than there are"),
+        pytest.param(
+            {"maxUnavailable": 1}, pods(2), 4, DisruptionsAllowed(3, 2), id="pods that are not made yet are away"
+        ),
+        pytest.param(
+            {"minAvailable": 1}, pods(1, 2, 3), 6, DisruptionsAllowed(1, 1), id="only ready ones that stay are healthy"
+        ),
+        pytest.param({}, pods(1), 1, DisruptionsAllowed(0, 1), id="nothing is asked for"),
     ],
 )
-def test_room(spec: dict[str, Any], alike: list[dict[str, Any]], expected: int, room: Room) -> None:
+def test_room(spec: dict[str, Any], alike: list[dict[str, Any]], expected: int, room: DisruptionsAllowed) -> None:
     assert room_for(spec, [Covered(is_healthy(pod), None) for pod in alike], expected) == room
 
 
 @pytest.mark.parametrize(
     ("room", "healthy", "policy", "goes"),
     [
-        pytest.param(Room(1, 2), True, None, True, id="there is room"),
-        pytest.param(Room(2, 2), True, None, False, id="there is none"),
-        pytest.param(Room(2, 2), False, None, True, id="an unhealthy pod goes while the others are enough"),
-        pytest.param(Room(2, 1), False, None, False, id="an unhealthy pod stays when the others are too few"),
-        pytest.param(Room(2, 1), False, "AlwaysAllow", True, id="unhealthy pods may always go"),
-        pytest.param(Room(2, 2), True, "AlwaysAllow", False, id="healthy ones not even then"),
+        pytest.param(DisruptionsAllowed(1, 2), True, None, True, id="there is room"),
+        pytest.param(DisruptionsAllowed(2, 2), True, None, False, id="there is none"),
+        pytest.param(
+            DisruptionsAllowed(2, 2), False, None, True, id="an unhealthy pod goes while the others are enough"
+        ),
+        pytest.param(
+            DisruptionsAllowed(2, 1), False, None, False, id="an unhealthy pod stays when the others are too few"
+        ),
+        pytest.param(DisruptionsAllowed(2, 1), False, "AlwaysAllow", True, id="unhealthy pods may always go"),
+        pytest.param(DisruptionsAllowed(2, 2), True, "AlwaysAllow", False, id="healthy ones not even then"),
     ],
 )
-def test_who_goes(room: Room, healthy: bool, policy: str | None, goes: bool) -> None:
+def test_who_goes(room: DisruptionsAllowed, healthy: bool, policy: str | None, goes: bool) -> None:
     assert room.is_allowed(healthy, policy) is goes
 
 

@@ -16,7 +16,7 @@ from strato.server.embedded import in_memory_server
 from strato.server.path import ResourcePath
 from strato.server.registry import Served
 from strato.server.rest.create import CREATION, KNOWN_REST, KNOWN_TEXT
-from strato.server.rest.pipeline import AGAIN, KINDS, NEW, Draft, Pipeline, Row
+from strato.server.rest.pipeline import AGAIN, KINDS, NEW, DeclaredStep, Draft, Pipeline
 from strato.server.rest.state import State
 from strato.server.rest.update import UPDATE
 
@@ -59,7 +59,7 @@ def writes(kind: Kind) -> tuple[State, Draft]:
     return server.state, Draft(request, target, served, msgspec.json.decode(msgspec.json.encode(obj)), [])
 
 
-def take(rows: tuple[Row, ...], state: State, draft: Draft) -> None:
+def take(rows: tuple[DeclaredStep, ...], state: State, draft: Draft) -> None:
     for row in rows:
         if row.step is not None and (row.concerns is None or row.concerns(state, draft.served)):
             given: Any = state if row.reads & {KINDS, NEW} else NoState()
@@ -108,7 +108,7 @@ def test_plans_of_definitions_that_came_and_went_are_forgotten() -> None:
 
 
 @pytest.mark.parametrize("rows", [CREATION, UPDATE], ids=["creation", "update"])
-def test_both_ways_take_the_steps_in_order(rows: tuple[Row, ...]) -> None:
+def test_both_ways_take_the_steps_in_order(rows: tuple[DeclaredStep, ...]) -> None:
     state, draft = writes(catalog.POD)
     plan = Pipeline(state, rows)._plan(draft.served, frozenset())
     concerned = [row for row in rows if row.concerns is None or row.concerns(state, draft.served)]

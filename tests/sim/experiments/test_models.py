@@ -11,7 +11,7 @@ import yaml
 from strato.errors import InvalidInput
 from strato.sim.experiments.execute import execute
 from strato.sim.experiments.file import read_experiment
-from strato.sim.experiments.plan import Run
+from strato.sim.experiments.plan import ExperimentRun
 
 TRACE = "submit,run_time,replicas\n0,100,1\n10,100,1\n"
 
@@ -37,7 +37,7 @@ def test_models_change_a_run(tmp_path: Path) -> None:
     found = read_experiment(experiment(tmp_path, variants={"as recorded": {}, "slow starts": {"models": models}}))
     ends = []
     for variant in found.variants:
-        run = Run(policy=found.policies[0], variant=variant, seed=0, fidelity=found.fidelity)
+        run = ExperimentRun(policy=found.policies[0], variant=variant, seed=0, fidelity=found.fidelity)
         ends.append(execute(run, run.trace.read()).finish_seconds)
     assert ends[1] - ends[0] == pytest.approx([50, 50], abs=0.1)
 

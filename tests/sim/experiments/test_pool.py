@@ -13,7 +13,7 @@ from strato.sim.experiments import pool
 from strato.sim.experiments.file import parse_document
 from strato.sim.experiments.plan import Experiment, files_digest
 from strato.sim.experiments.pool import run_all
-from strato.sim.experiments.tally import Tally
+from strato.sim.experiments.tally import ProgressTally
 from strato.sim.results.storing import encode_run
 from tests.sim.experiments import fakes
 
@@ -38,7 +38,7 @@ def experiment(folder: Path, **more: Any) -> Experiment:
 
 
 def test_all_runs_end_in_the_experiments_order_whatever_the_processes(folder: Path) -> None:
-    tallies: list[Tally] = []
+    tallies: list[ProgressTally] = []
     found = {}
     for cores in (1, 2):
         outcome = run_all(

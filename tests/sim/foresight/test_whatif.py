@@ -12,7 +12,7 @@ from strato.errors import InvalidInput
 from strato.node.shapes import parse_nodes
 from strato.scheduler.config import default_config, parse_config
 from strato.scheduler.dryrun.run import decode_all
-from strato.scheduler.dryrun.states import START, State
+from strato.scheduler.dryrun.states import START, ManifestState
 from strato.scheduler.dryrun.trial import Copy
 from strato.sim.foresight import whatif
 from strato.sim.foresight.forward import run_forward
@@ -27,8 +27,8 @@ DAY = 86_400.0
 SHAPE = parse_nodes("1x4cpu,16Gi")[0]
 
 
-def state_of(scene: Scene) -> State:
-    return State([(f"object {number}", dict(obj)) for number, obj in enumerate(scene)])
+def state_of(scene: Scene) -> ManifestState:
+    return ManifestState([(f"object {number}", dict(obj)) for number, obj in enumerate(scene)])
 
 
 def copy_of(scene: Scene, config: str = "") -> Copy:

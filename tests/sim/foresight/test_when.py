@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from strato.history.prediction import RunTimePredictor, RunTimes, Submission
-from strato.history.rows import COMPLETED, FAILED, Run
+from strato.history.prediction import RunTimePredictor, RunTimes, SubmittedJob
+from strato.history.rows import COMPLETED, FAILED, JobRun
 from strato.scheduler.config import parse_config
 from strato.scheduler.dryrun.run import build, decode_all
 from strato.scheduler.dryrun.trial import Copy
@@ -105,15 +105,15 @@ def test_same_seed_same_answer() -> None:
 @pytest.mark.parametrize(
     ("pod", "group", "want"),
     [
-        ({}, {}, Submission(user="ns", name="g", size=2.0)),
-        ({"strato.dev/expected-seconds": "60"}, {}, Submission(user="ns", name="g", size=2.0, estimate_seconds=60.0)),
-        ({}, {"strato.dev/expected-seconds": "90"}, Submission(user="ns", name="g", size=2.0, estimate_seconds=90.0)),
-        ({}, {"strato.dev/submitted-by": "anna"}, Submission(user="anna", name="g", size=2.0)),
-        ({"strato.dev/expected-seconds": "soon"}, {}, Submission(user="ns", name="g", size=2.0)),
+        ({}, {}, SubmittedJob(user="ns", name="g", size=2.0)),
+        ({"strato.dev/expected-seconds": "60"}, {}, SubmittedJob(user="ns", name="g", size=2.0, estimate_seconds=60.0)),
+        ({}, {"strato.dev/expected-seconds": "90"}, SubmittedJob(user="ns", name="g", size=2.0, estimate_seconds=90.0)),
+        ({}, {"strato.dev/submitted-by": "anna"}, SubmittedJob(user="anna", name="g", size=2.0)),
+        ({"strato.dev/expected-seconds": "soon"}, {}, SubmittedJob(user="ns", name="g", size=2.0)),
     ],
     ids=["nothing", "pod's estimate", "group's estimate", "user", "no number"],
 )
-def test_submission_is_read_from_annotations(pod: dict[str, str], group: dict[str, str], want: Submission) -> None:
+def test_submission_is_read_from_annotations(pod: dict[str, str], group: dict[str, str], want: SubmittedJob) -> None:
     made = worlds.group("g", 1)
     made["metadata"]["annotations"] = group
     world = build(copy_of(worlds.node("n1"), made, worlds.pod("p", "g", cpu="2", annotations=pod)).objects)
@@ -135,9 +135,9 @@ def test_ended_jobs_are_found() -> None:
     assert (job.key, submission.name, seconds) == ("ns/g", "g", 100.0)
 
 
-def run(name: str, phase: str, started: float | None, ended: float | None) -> Run:
+def run(name: str, phase: str, started: float | None, ended: float | None) -> JobRun:
     fields = {"run_id": name, "job_uid": name, "namespace": "team", "job": name, "kind": "Job", "template": "t"}
-    return Run(**fields, queue="q", submitted=0.0, started=started, ended=ended, phase=phase)
+    return JobRun(**fields, queue="q", submitted=0.0, started=started, ended=ended, phase=phase)
 
 
 def test_history_is_taken_oldest_first() -> None:
@@ -147,4 +147,4 @@ def test_history_is_taken_oldest_first() -> None:
         run("failed", FAILED, 10.0, 50.0),
         run("waits", COMPLETED, None, None),
     ]
-    assert past_of(runs) == [(Submission(user="team", name="t"), 40.0), (Submission(user="team", name="t"), 300.0)]
+    assert past_of(runs) == [(SubmittedJob(user="team", name="t"), 40.0), (SubmittedJob(user="team", name="t"), 300.0)]

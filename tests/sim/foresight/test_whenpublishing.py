@@ -12,7 +12,7 @@ from strato.api import catalog
 from strato.api.core import Pod
 from strato.clock import parse_time
 from strato.errors import Unavailable
-from strato.history.prediction import Submission
+from strato.history.prediction import SubmittedJob
 from strato.metrics import Registry
 from strato.scheduler.config import default_config
 from strato.sim.foresight.whenpublishing import (
@@ -112,7 +112,7 @@ async def _written(h: Harness) -> dict[str, str]:
 @in_virtual_time
 async def test_the_past_counts(h: Harness) -> None:
     """Jobs of a name that took ten minutes in the past are expected to take that long."""
-    past = [(Submission(user="default", name=f"etl-{number}", size=4.0), 600.0) for number in range(30)]
+    past = [(SubmittedJob(user="default", name=f"etl-{number}", size=4.0), 600.0) for number in range(30)]
     predicting = publisher(h, past=past)
     task = asyncio.ensure_future(predicting.run())
     await h.apply(vcjob("etl-31").task("w", 4, cpu="1"))

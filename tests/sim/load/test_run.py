@@ -16,11 +16,11 @@ from strato.controllers.manager import DEFAULT
 from strato.errors import InvalidInput, NotFound
 from strato.node.shapes import parse_nodes
 from strato.sim.cluster import ClusterOptions, SimulatedCluster
-from strato.sim.load.experiment import Fault, is_test, read_test
+from strato.sim.load.experiment import NodeFault, is_test, read_test
 from strato.sim.load.faults import apply_faults, heal
 from strato.sim.load.plan import LoadOptions
 from strato.sim.load.result import LoadResult
-from strato.sim.load.run import Load
+from strato.sim.load.run import LoadRun
 from strato.sim.workloads.jobs import TraceJob
 
 JOBS = [
@@ -66,7 +66,7 @@ async def _is_there(cluster: Cluster, kind: object, name: str) -> bool:
 def test_every_pod_is_followed_to_its_end_and_nothing_is_left(kind: str) -> None:
     async def story(world: SimulatedCluster, clock: VirtualClock) -> LoadResult:
         options = LoadOptions(pods_per_second=4.0, kind=kind, drain_seconds=300)
-        result = await Load(world.admin, clock, Random(1), options, "load-1").run(JOBS)
+        result = await LoadRun(world.admin, clock, Random(1), options, "load-1").run(JOBS)
         for of, name in ((catalog.NAMESPACE, "load-1"), (catalog.QUEUE, "own"), (catalog.PRIORITYCLASS, "trace-3")):
             assert not await _is_there(world.admin, of, name), name
         return result
@@ -81,7 +81,7 @@ def test_every_pod_is_followed_to_its_end_and_nothing_is_left(kind: str) -> None
 def test_load_does_not_wait_for_a_cluster_that_is_full() -> None:
     async def story(world: SimulatedCluster, clock: VirtualClock) -> LoadResult:
         options = LoadOptions(pods_per_second=20.0, run_seconds=1000, drain_seconds=30)
-        return await Load(world.admin, clock, Random(1), options, "load-2").run(JOBS)
+        return await LoadRun(world.admin, clock, Random(1), options, "load-2").run(JOBS)
 
     result = _in_a_cluster(story, "1x4cpu")
     assert (result.submissions, result.pods, result.reached["running"], result.reached["ended"]) == (10, 20, 4, 0)
@@ -99,7 +99,7 @@ def test_queues_that_were_there_stay_and_interrupted_load_is_removed() -> None:
         }
         await world.admin.create(catalog.QUEUE, own)
         task = asyncio.ensure_future(
-            Load(world.admin, clock, Random(1), LoadOptions(pods_per_second=1.0), "load-3").run(JOBS)
+            LoadRun(world.admin, clock, Random(1), LoadOptions(pods_per_second=1.0), "load-3").run(JOBS)
         )
         await clock.sleep(7)
         task.cancel()
@@ -117,7 +117,7 @@ def test_refused_submissions_are_counted_by_reason() -> None:
     async def story(world: SimulatedCluster, clock: VirtualClock) -> LoadResult:
         bad = [TraceJob(name="Not_Valid", submit_seconds=0, run_seconds=1, requests={"cpu": "1"}), *JOBS[:1]]
         options = LoadOptions(pods_per_second=5.0, drain_seconds=60)
-        return await Load(world.admin, clock, Random(1), options, "load-4").run(bad)
+        return await LoadRun(world.admin, clock, Random(1), options, "load-4").run(bad)
 
     result = _in_a_cluster(story)
     assert sum(result.errors.values()) == 1
@@ -127,11 +127,11 @@ def test_refused_submissions_are_counted_by_reason() -> None:
 
 def test_faults_befall_nodes_and_are_taken_back() -> None:
     async def story(world: SimulatedCluster, clock: VirtualClock) -> LoadResult:
-        faults = (Fault(1.0, "slow factor=3", 0, ("hollow-0", "nowhere")), Fault(0.5, "slow factor=2", 2, ()))
+        faults = (NodeFault(1.0, "slow factor=3", 0, ("hollow-0", "nowhere")), NodeFault(0.5, "slow factor=2", 2, ()))
         log: list[str] = []
         failing = asyncio.create_task(apply_faults(world.admin, clock, Random(1), faults, log))
         options = LoadOptions(pods_per_second=4.0, drain_seconds=100)
-        result = await Load(world.admin, clock, Random(1), options, "load-5").run(JOBS, during=[failing])
+        result = await LoadRun(world.admin, clock, Random(1), options, "load-5").run(JOBS, during=[failing])
         assert len(log) == 4
         assert [line.split(":")[0] for line in log] == ["0.5s", "0.5s", "1s", "1s"]
         assert "nowhere" in log[3]

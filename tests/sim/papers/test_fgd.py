@@ -63,7 +63,7 @@ def test_the_first_pods_of_a_published_run_again(workload: str, policy: str) -> 
     data = data_folder()
     path = data / fgd.FOLDER / "fgd-reference" / "analysis_allo_discrete.csv.gz"
     published = fgd.read_published(path)[workload, policy, 43]
-    ours = fgd.allocated(fgd.Run(data, workload, policy, 43), 1000)
+    ours = fgd.allocated(fgd.FgdRun(data, workload, policy, 43), 1000)
     arrived = sum(not math.isnan(value) for value in ours) - 1  # the last percent is not complete
     assert arrived >= 10
     assert ours[:arrived] == published[:arrived]
@@ -77,7 +77,7 @@ def test_published_runs_are_all_there() -> None:
 
 
 def test_a_table_compares_means_and_counts_equal_runs() -> None:
-    runs = [fgd.Run(Path(), "w", "06-FGD", seed) for seed in (1, 2)]
+    runs = [fgd.FgdRun(Path(), "w", "06-FGD", seed) for seed in (1, 2)]
     theirs = {("w", "06-FGD", seed): tuple([90.0] * 131) for seed in (1, 2)}
     found = fgd.compared({runs[0]: tuple([90.0] * 131), runs[1]: tuple([89.0] * 131)}, theirs)
     assert found.cells[0].ours == 10.5

@@ -11,7 +11,7 @@ import pytest
 from strato.errors import UsageError
 from strato.scheduler.plugins.throughputs import JobKind, parse_throughputs, read_throughputs
 from strato.sim.papers import gavel
-from strato.sim.papers.work import Work
+from strato.sim.papers.work import ReproductionOptions
 from tests.sim.shareddata import data_folder
 
 EVERYWHERE = {f"('{model}', {gpus})": {"null": 10} for model in gavel.MODELS for gpus in (1, 2, 4, 8)}
@@ -35,7 +35,7 @@ def test_jobs_of_one_gpu_last_as_long_as_published() -> None:
 
 
 def test_published_makespan_of_a_hundred_jobs() -> None:
-    found = gavel.reproduce(Work(data=data_folder(), is_slice=True))
+    found = gavel.reproduce(ReproductionOptions(data=data_folder(), is_slice=True))
     assert found.agrees, found.to_text()
 
 

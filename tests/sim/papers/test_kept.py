@@ -14,7 +14,7 @@ import pytest
 from strato.cli.main import cli
 from strato.errors import StateError, UsageError
 from strato.sim.papers.kept import KeptParts, kept_parts
-from strato.sim.papers.work import Work, each
+from strato.sim.papers.work import ReproductionOptions, each
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,9 @@ def result_of(part: Part) -> Result:
 def computed(kept: KeptParts, *numbers: int, data: str = "here") -> list[int]:
     """Return which parts were computed, the others taken from the folder; all have the right results."""
     COMPUTED.clear()
-    found = each(Work(data=Path(data), kept=kept), result_of, [Part(Path(data), number) for number in numbers])
+    found = each(
+        ReproductionOptions(data=Path(data), kept=kept), result_of, [Part(Path(data), number) for number in numbers]
+    )
     assert found == [Result((0.1, math.inf, number / 3), "é") for number in numbers]
     return list(COMPUTED)
 

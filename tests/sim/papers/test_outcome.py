@@ -13,7 +13,7 @@ from strato.cli.sim import reproduce as command
 from strato.errors import UsageError
 from strato.sim.papers import registry
 from strato.sim.papers.outcome import Cell, Reproduction
-from strato.sim.papers.work import Work, each
+from strato.sim.papers.work import ReproductionOptions, each
 
 
 def cell(ours: float, reference: float = 10.0, tolerance: float = 0.5) -> Cell:
@@ -47,7 +47,7 @@ def test_the_command_knows_every_paper() -> None:
 
 def test_an_unknown_paper_is_named() -> None:
     with pytest.raises(UsageError, match="there is no paper 'x'; choose"):
-        registry.reproduce("x", Work(data=None))  # type: ignore[arg-type]
+        registry.reproduce("x", ReproductionOptions(data=None))  # type: ignore[arg-type]
 
 
 def test_missing_data_is_a_usage_error(tmp_path: object) -> None:
@@ -60,6 +60,6 @@ def test_missing_data_is_a_usage_error(tmp_path: object) -> None:
 
 def test_parts_are_done_in_order_and_counted() -> None:
     seen: list[tuple[int, int]] = []
-    work = Work(data=None, progress=lambda done, total: seen.append((done, total)))  # type: ignore[arg-type]
+    work = ReproductionOptions(data=None, progress=lambda done, total: seen.append((done, total)))  # type: ignore[arg-type]
     assert each(work, abs, [-3, 2, -1]) == [3, 2, 1]
     assert seen == [(1, 3), (2, 3), (3, 3)]

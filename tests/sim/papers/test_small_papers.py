@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from strato.sim.papers import drf, easy, quincy
 from strato.sim.papers.backfilling import Submitted, waits
-from strato.sim.papers.work import Work
+from strato.sim.papers.work import ReproductionOptions
 from tests.sim.shareddata import data_folder
 
-NO_DATA = Work(data=Path("/nowhere"))
+NO_DATA = ReproductionOptions(data=Path("/nowhere"))
 
 
 def test_drf_serves_the_users_as_in_the_paper() -> None:

@@ -10,7 +10,7 @@ from random import Random
 from strato.api.core import Node
 from strato.clock import VirtualClock, run_virtual
 from strato.scheduler.config import parse_config
-from strato.sim.recording.recorder import Hiding, Recorder
+from strato.sim.recording.recorder import Hiding, LogRecorder
 from strato.sim.recording.segments import LogFiles
 from strato.testing.harness import Harness
 from strato.testing.manifests import vcjob
@@ -74,7 +74,7 @@ def record(
     """Play a story in virtual time and write what the scheduler's journal says of it."""
     clock = VirtualClock(START)
     files = LogFiles(log, file_bytes=file_bytes, keep=keep)
-    recorder = Recorder(files, clock, hiding=hiding, snapshot_bytes=snapshot_bytes)
+    recorder = LogRecorder(files, clock, hiding=hiding, snapshot_bytes=snapshot_bytes)
 
     async def main() -> None:
         h = Harness(SCENE, nodes=nodes, clock=clock, seed=seed, scheduler_config=config)

@@ -17,8 +17,8 @@ from strato.errors import Forbidden
 from strato.sim.recording import entries as e
 from strato.sim.recording.follow import Follower
 from strato.sim.recording.log import open_log
-from strato.sim.recording.recorder import Recorder
-from strato.sim.recording.replay import Tally, replay
+from strato.sim.recording.recorder import LogRecorder
+from strato.sim.recording.replay import ReplayTally, replay
 from strato.sim.recording.segments import LogFiles
 from strato.testing.harness import Harness, run_in_virtual_time
 from tests.sim.recording.recordings import NEVER_PREEMPTING, PREEMPTING, SCENE, busy_hour
@@ -29,7 +29,7 @@ def follow(log: Path, config: str = PREEMPTING) -> dict[str, int]:
     found: dict[str, int] = {}
 
     async def story(h: Harness) -> None:
-        recorder = Recorder(LogFiles(log), h.clock, origin=e.CLUSTER)
+        recorder = LogRecorder(LogFiles(log), h.clock, origin=e.CLUSTER)
         cluster = h.cluster_as("onlooker", "system:masters")
         informers = Informers(cluster, h.clock, Random(1))
         follower = Follower(cluster, informers, h.clock, recorder, ("volcano",), config)
@@ -48,7 +48,7 @@ def follow(log: Path, config: str = PREEMPTING) -> dict[str, int]:
 
 def test_decisions_are_seen_and_compared(tmp_path: Path) -> None:
     found = follow(tmp_path / "log")
-    tally = Tally()
+    tally = ReplayTally()
     list(replay(open_log(tmp_path / "log"), tally=tally))
     assert not tally.is_exact
     assert any("outside the scheduler" in note for note in tally.notes)
@@ -60,7 +60,7 @@ def test_decisions_are_seen_and_compared(tmp_path: Path) -> None:
 
 def test_a_policy_that_evicts_nobody_differs_by_the_evictions(tmp_path: Path) -> None:
     follow(tmp_path / "log", NEVER_PREEMPTING)
-    tally = Tally()
+    tally = ReplayTally()
     list(replay(open_log(tmp_path / "log"), tally=tally))
     assert tally.same_evictions == 0 < tally.evictions
 
@@ -77,7 +77,7 @@ class OfAnothers(LocalCluster):
 def test_who_may_not_read_is_refused_at_once(tmp_path: Path) -> None:
     async def story(h: Harness) -> None:
         cluster = OfAnothers(h.world.server, User("onlooker", ("system:authenticated",)))
-        recorder = Recorder(LogFiles(tmp_path / "log"), h.clock, origin=e.CLUSTER)
+        recorder = LogRecorder(LogFiles(tmp_path / "log"), h.clock, origin=e.CLUSTER)
         follower = Follower(cluster, Informers(cluster, h.clock, Random(1)), h.clock, recorder, ("volcano",), "")
         with pytest.raises(Forbidden, match="nodes is forbidden"):
             await follower.run()

@@ -22,9 +22,9 @@ from strato.sim.recording.anonymise import Anonymiser
 from strato.sim.recording.instants import parse_instant, show_instant
 from strato.sim.recording.log import entries_of, open_log
 from strato.sim.recording.parquet import write_decisions
-from strato.sim.recording.recorder import Recorder
-from strato.sim.recording.replay import Tally, replay
-from strato.sim.recording.state import State, state_at
+from strato.sim.recording.recorder import LogRecorder
+from strato.sim.recording.replay import ReplayTally, replay
+from strato.sim.recording.state import RecordedState, state_at
 from strato.sim.recording.travel import write_world
 from strato.testing.harness import Harness
 from strato.testing.manifests import node, pod, vcjob
@@ -54,7 +54,7 @@ def test_kinds_have_the_numbers_of_their_format() -> None:
 
 def test_a_full_disk_ends_the_recording_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = VirtualClock(START)
-    recorder = Recorder(segments.LogFiles(tmp_path / "log"), clock)
+    recorder = LogRecorder(segments.LogFiles(tmp_path / "log"), clock)
     recorder.hold("a/b")
 
     def no_space(*_: object) -> int:
@@ -103,7 +103,7 @@ def test_snapshots_and_the_beginning_lead_to_the_same_world(tmp_path: Path, seco
     assert many.binding == none.binding
 
 
-def _bodies(state: State) -> dict[tuple[int, str, str], bytes]:
+def _bodies(state: RecordedState) -> dict[tuple[int, str, str], bytes]:
     return {(kind, *key): bytes(body) for kind, found in state.objects.items() for key, body in found.items()}
 
 
@@ -128,7 +128,7 @@ def test_nothing_readable_is_left_of_names(tmp_path: Path) -> None:
     for word in (b"hush", b"node-1", b"example.org"):
         assert word not in content
     assert log.first().anonymised
-    tally = Tally()
+    tally = ReplayTally()
     list(replay(log, tally=tally))
     assert tally.binds == 3
     assert tally.same_binds + tally.elsewhere == tally.binds

@@ -10,14 +10,14 @@ import pytest
 from strato.scheduler.config import parse_config
 from strato.sim.recording import entries as e
 from strato.sim.recording.log import open_log
-from strato.sim.recording.replay import Tally, replay
+from strato.sim.recording.replay import ReplayTally, replay
 from tests.sim.recording.recordings import NEVER_PREEMPTING, PREEMPTING, START, busy_hour, record
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_replay_makes_the_recorded_decisions_all_of_them(tmp_path: Path, seed: int) -> None:
     record(tmp_path / "log", partial(busy_hour, seed=seed), seed=seed)
-    tally = Tally()
+    tally = ReplayTally()
     assert list(replay(open_log(tmp_path / "log"), tally=tally)) == []
     assert tally.is_exact
     assert tally.notes == []
@@ -57,7 +57,7 @@ tiers:
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 def test_replay_repeats_whatever_a_policy_decides_by(tmp_path: Path, policy: str) -> None:
     record(tmp_path / "log", config=policy, nodes="3x4cpu,16Gi")
-    tally = Tally()
+    tally = ReplayTally()
     assert list(replay(open_log(tmp_path / "log"), tally=tally)) == []
     assert tally.is_exact
     assert tally.binds > 50
@@ -65,7 +65,7 @@ def test_replay_repeats_whatever_a_policy_decides_by(tmp_path: Path, policy: str
 
 def test_replay_under_another_policy_names_what_differs(tmp_path: Path) -> None:
     record(tmp_path / "log")
-    tally = Tally()
+    tally = ReplayTally()
     differences = list(replay(open_log(tmp_path / "log"), parse_config(NEVER_PREEMPTING), tally=tally))
     assert tally.differing == len(differences) > 0
     assert tally.first == differences[0]
@@ -90,10 +90,10 @@ def test_replay_from_a_snapshot_meets_the_same_world(tmp_path: Path) -> None:
     log = open_log(tmp_path / "log")
     snapshots = [entry for entry in log.entries() if isinstance(entry, e.SnapshotEnded)]
     assert len(snapshots) > 3
-    whole = Tally()
+    whole = ReplayTally()
     assert list(replay(log, tally=whole)) == []
     for since in (START + 100.0, START + 200.0, START + 400.0):
-        tally = Tally()
+        tally = ReplayTally()
         list(replay(log, since=since, tally=tally))
         assert not tally.is_exact
         assert 0 < tally.binds < whole.binds
@@ -104,7 +104,7 @@ def test_replay_of_a_log_in_many_files(tmp_path: Path) -> None:
     record(tmp_path / "log", file_bytes=8_000, snapshot_bytes=1 << 30)
     files = sorted(tmp_path.iterdir())
     assert len(files) > 3
-    tally = Tally()
+    tally = ReplayTally()
     assert list(replay(open_log(tmp_path / "log"), tally=tally)) == []
     assert tally.is_exact
 
@@ -112,13 +112,13 @@ def test_replay_of_a_log_in_many_files(tmp_path: Path) -> None:
 def test_a_scheduler_that_starts_again_goes_on_in_the_same_log(tmp_path: Path) -> None:
     """Its view is empty then, and so is the replay's; the first process may have been killed within a frame."""
     record(tmp_path / "log")
-    first = Tally()
+    first = ReplayTally()
     list(replay(open_log(tmp_path / "log"), tally=first))
     (tmp_path / "log").write_bytes((tmp_path / "log").read_bytes()[:-5])
     record(tmp_path / "log", partial(busy_hour, seed=1), seed=1)
     log = open_log(tmp_path / "log")
     assert len(log.torn) == 1
-    tally = Tally()
+    tally = ReplayTally()
     assert list(replay(log, tally=tally)) == []
     assert tally.is_exact
     assert tally.binds > first.binds

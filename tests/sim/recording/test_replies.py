@@ -15,7 +15,7 @@ from strato.sim.recording import entries as e
 from strato.sim.recording.anonymise import Anonymiser
 from strato.sim.recording.log import open_log
 from strato.sim.recording.recorder import Hiding
-from strato.sim.recording.replay import Tally, replay
+from strato.sim.recording.replay import ReplayTally, replay
 from strato.testing.harness import Harness
 from strato.testing.manifests import vcjob
 from tests.scheduler.plugins.test_extender import plugin, serving
@@ -69,7 +69,7 @@ def test_a_replay_decides_by_what_an_extender_answered_that_is_gone(tmp_path: Pa
     found = [entry for entry in open_log(tmp_path / "log").entries() if isinstance(entry, e.Replied)]
     assert len(found) == len(asked)
     assert any(reply.problem for reply in found)
-    tally = Tally()
+    tally = ReplayTally()
     assert list(replay(open_log(tmp_path / "log"), tally=tally)) == []
     assert tally.is_exact
     assert tally.notes == []
@@ -79,7 +79,7 @@ def test_a_replay_decides_by_what_an_extender_answered_that_is_gone(tmp_path: Pa
 def test_another_policy_has_the_answers_to_the_same_questions_only(tmp_path: Path) -> None:
     recorded(tmp_path / "log")
     log = open_log(tmp_path / "log")
-    tally = Tally()
+    tally = ReplayTally()
     list(replay(log, parse_config(config("http://127.0.0.1:9/other", "predicate")), tally=tally))
     (note,) = tally.notes
     assert note.startswith("the log has no answer to some questions")

@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from strato.cli.main import cli
-from strato.sim.utilisation.options import Arrivals, Kind, PodOptions, parse_experiment
-from strato.sim.utilisation.report import Report
-from strato.sim.utilisation.run import Progress, run_experiment
+from strato.sim.utilisation.options import ArrivalOptions, PodOptions, TrainingKind, parse_experiment
+from strato.sim.utilisation.report import UtilisationReport
+from strato.sim.utilisation.run import UtilisationProgress, run_experiment
 from strato.sim.utilisation.workload import draw_trainings, training_job
 
 SMALL = """
@@ -41,7 +41,7 @@ variants:
 
 
 @cache
-def small(*variants: str, seed: int = 3) -> Report:
+def small(*variants: str, seed: int = 3) -> UtilisationReport:
     return run_experiment(
         parse_experiment(SMALL, "e.yaml", Path()), name="e.yaml", variants=variants, seed=seed, progress=None
     )
@@ -64,7 +64,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_does_not() -> None:
     again = run_experiment(parse_experiment(SMALL, "e.yaml", Path()), name="e.yaml", variants=["all"], seed=3)
     first = small("none", "gang", "both", "all")
     assert again.variants[0] == first.variants[3]
-    assert again.to_json() == Report("e.yaml", 3, 4.0, [first.variants[3]]).to_json()
+    assert again.to_json() == UtilisationReport("e.yaml", 3, 4.0, [first.variants[3]]).to_json()
     assert small("gang", seed=4).variants[0] != first.variants[1]
 
 
@@ -78,19 +78,19 @@ def test_nobody_uses_more_than_there_is() -> None:
 
 
 def test_as_many_trainings_a_day_as_are_asked_for() -> None:
-    kinds = [Kind(name="a", roles={"worker": PodOptions(demand="1")}, most_minutes=70)]
-    day = draw_trainings(kinds, Arrivals(per_day=200, peak_hour=14, peak_ratio=1), 86400, Random(1))
+    kinds = [TrainingKind(name="a", roles={"worker": PodOptions(demand="1")}, most_minutes=70)]
+    day = draw_trainings(kinds, ArrivalOptions(per_day=200, peak_hour=14, peak_ratio=1), 86400, Random(1))
     assert len(day) == 200
     assert [one.at for one in day] == sorted(one.at for one in day)
     assert all(one.run_seconds <= 4200 for one in day)
     near_peak = sum(8 * 3600 <= one.at < 20 * 3600 for one in day)
     assert near_peak > 130, "more around the peak: 82 % are expected"
-    assert draw_trainings([], Arrivals(), 86400, Random(1)) == []
+    assert draw_trainings([], ArrivalOptions(), 86400, Random(1)) == []
 
 
 def test_a_training_without_gang_is_placed_pod_by_pod() -> None:
-    kind = Kind(name="a", roles={"chief": PodOptions(demand="1"), "worker": PodOptions(demand="1", replicas=2)})
-    (one, *_) = draw_trainings([kind], Arrivals(), 86400, Random(1))
+    kind = TrainingKind(name="a", roles={"chief": PodOptions(demand="1"), "worker": PodOptions(demand="1", replicas=2)})
+    (one, *_) = draw_trainings([kind], ArrivalOptions(), 86400, Random(1))
     policies = [training_job(one, gang=gang)["spec"]["runPolicy"]["schedulingPolicy"] for gang in (True, False)]
     assert policies == [{"priorityClass": "p-100"}, {"priorityClass": "p-100", "minAvailable": 1}]
     notes = training_job(one, gang=True)["spec"]["tfReplicaSpecs"]["Worker"]["template"]["metadata"]["annotations"]
@@ -98,11 +98,11 @@ def test_a_training_without_gang_is_placed_pod_by_pod() -> None:
 
 
 def test_progress_is_reported() -> None:
-    seen: list[Progress] = []
+    seen: list[UtilisationProgress] = []
     text = SMALL.replace("hours: 4", "hours: 0.5").replace("warmUpHours: 1", "warmUpHours: 0")
     experiment = parse_experiment(text, "e.yaml", Path())
     run_experiment(experiment, name="e.yaml", variants=["gang"], progress=seen.append)
-    assert seen[-1] == Progress("gang", 1800, 1800)
+    assert seen[-1] == UtilisationProgress("gang", 1800, 1800)
 
 
 def test_the_command_prints_a_table_and_writes_json(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from strato.scheduler.cache.world import World
 from strato.server.journal.file import JournalFile
 from strato.server.rest import binding
 from strato.server.store import Store
-from strato.sim.recording.recorder import Recorder
+from strato.sim.recording.recorder import LogRecorder
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 
@@ -77,7 +77,7 @@ def informer_forgets_what_a_list_brings(patch: pytest.MonkeyPatch) -> None:
 
 def recorder_leaves_out_who_is_held_back(patch: pytest.MonkeyPatch) -> None:
     """The log does not say that a pod whose bind failed is left out for a while."""
-    patch.setattr(Recorder, "hold", lambda self, key: None)
+    patch.setattr(LogRecorder, "hold", lambda self, key: None)
 
 
 def garbage_of_others_stays(patch: pytest.MonkeyPatch) -> None:

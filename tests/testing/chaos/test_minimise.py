@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strato.testing.chaos.invariants import Finding
+from strato.testing.chaos.invariants import BrokenInvariant
 from strato.testing.chaos.minimise import minimise, smallest
-from strato.testing.chaos.plan import Plan, Step, from_json, to_json
-from strato.testing.chaos.run import Outcome, draw_plan
+from strato.testing.chaos.plan import ChaosPlan, UserRequest, from_json, to_json
+from strato.testing.chaos.run import ChaosResult, draw_plan
 
 
 @given(st.sets(st.integers(0, 40), min_size=1, max_size=5), st.integers(41, 60))
@@ -20,11 +20,11 @@ def test_what_always_fails_becomes_nothing() -> None:
     assert smallest([1, 2, 3], lambda rest: True) == []
 
 
-def outcome(plan: Plan, *rules: str) -> Outcome:
-    return Outcome(plan, [Finding(0.0, rule, "x") for rule in rules], "", 0, [])
+def outcome(plan: ChaosPlan, *rules: str) -> ChaosResult:
+    return ChaosResult(plan, [BrokenInvariant(0.0, rule, "x") for rule in rules], "", 0, [])
 
 
-def beginning(plan: Plan) -> list[Step]:
+def beginning(plan: ChaosPlan) -> list[UserRequest]:
     """Return the steps that make what the others refer to: queues, a namespace, classes."""
     steps = [step for step in plan.steps if step.at == 0]
     assert len(steps) > 3
@@ -35,7 +35,7 @@ def test_a_run_is_made_small_and_goes_on_breaking_the_same_rule() -> None:
     plan = draw_plan(3)
     step, fault = plan.steps[9], plan.faults[7]
 
-    def run(tried: Plan) -> Outcome:
+    def run(tried: ChaosPlan) -> ChaosResult:
         if step in tried.steps and fault in tried.faults:
             return outcome(tried, "the rule")
         return outcome(tried, "another rule")
@@ -49,7 +49,7 @@ def test_a_run_in_which_another_rule_is_broken_first_is_no_smaller_one() -> None
     plan = draw_plan(3)
     step = plan.steps[9]
 
-    def run(tried: Plan) -> Outcome:
+    def run(tried: ChaosPlan) -> ChaosResult:
         if step in tried.steps and plan.faults[7] in tried.faults:
             return outcome(tried, "the rule", "another rule")
         return outcome(tried, "another rule", "the rule")
@@ -61,9 +61,9 @@ def test_a_run_in_which_another_rule_is_broken_first_is_no_smaller_one() -> None
 
 def test_minimising_ends_when_its_runs_are_used_up() -> None:
     plan = draw_plan(3)
-    runs: list[Plan] = []
+    runs: list[ChaosPlan] = []
 
-    def run(tried: Plan) -> Outcome:
+    def run(tried: ChaosPlan) -> ChaosResult:
         runs.append(tried)
         return outcome(tried)
 
@@ -73,7 +73,7 @@ def test_minimising_ends_when_its_runs_are_used_up() -> None:
 
 
 def test_a_plan_is_data() -> None:
-    plans: Sequence[Plan] = [draw_plan(seed) for seed in range(30)]
+    plans: Sequence[ChaosPlan] = [draw_plan(seed) for seed in range(30)]
     assert [from_json(to_json(plan)) for plan in plans] == plans
     assert plans == [draw_plan(seed) for seed in range(30)]
     kinds = {fault.kind for plan in plans for fault in plan.faults}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from strato.testing.chaos.plan import Fault, FaultKind, Plan, Setting
+from strato.testing.chaos.plan import ChaosPlan, FaultKind, PlannedFault, Setting
 from strato.testing.chaos.run import draw_plan, play
 from tests.testing.chaos import mutations
 
@@ -29,10 +29,10 @@ def test_a_mutation_is_found(
     assert any(rule in play(draw_plan(seed)).rules for seed in seeds), f"none of {seeds} finds it"
 
 
-def refusing() -> Plan:
+def refusing() -> ChaosPlan:
     """Return a run in which a scheduler that does not compare its cache with the API is refused much for minutes."""
     setting = Setting(nodes={"rack-a": 2, "rack-b": 2}, is_audited=False)
-    trouble = Fault(at=5, kind=FaultKind.ERRORS, part="scheduler-0", seconds=190, amount=0.5, seed=1)
+    trouble = PlannedFault(at=5, kind=FaultKind.ERRORS, part="scheduler-0", seconds=190, amount=0.5, seed=1)
     return msgspec.structs.replace(draw_plan(2), setting=setting, faults=[trouble])
 
 

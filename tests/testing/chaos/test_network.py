@@ -7,7 +7,7 @@ from random import Random
 
 from strato.api.wire import User
 from strato.clock import VirtualClock
-from strato.testing.chaos.network import Channel, Line, Network
+from strato.testing.chaos.network import Channel, Network, ProcessClient
 from strato.testing.chaos.processes import Process, ProcessLoop
 
 
@@ -17,7 +17,7 @@ def test_a_watch_keeps_its_order_where_chunks_arrive_at_one_instant() -> None:
 
     async def main(process: Process) -> None:
         network = Network(loop, Random(1))
-        channel = Channel(network, Line(network, "p", process, User("u", ()), is_embedded=False))
+        channel = Channel(network, ProcessClient(network, "p", process, User("u", ()), is_embedded=False))
         for chunk in sent:
             channel.push(chunk)
         channel.push(b"")

@@ -13,9 +13,9 @@ from click.testing import CliRunner
 
 from strato.testing.chaos.__main__ import main
 from strato.testing.chaos.campaign import read_results, run_seeds, try_seed
-from strato.testing.chaos.invariants import Finding
-from strato.testing.chaos.plan import Plan, from_json
-from strato.testing.chaos.run import Outcome, draw_plan, play
+from strato.testing.chaos.invariants import BrokenInvariant
+from strato.testing.chaos.plan import ChaosPlan, from_json
+from strato.testing.chaos.run import ChaosResult, draw_plan, play
 
 FOUND = sorted((Path(__file__).parent / "found").glob("*.json"))
 
@@ -76,8 +76,8 @@ def test_a_saved_plan_is_as_it_was_asked_for(
     plan = draw_plan(1)
     smaller = msgspec.structs.replace(plan, steps=plan.steps[:1], faults=[])
 
-    def failing(played: Plan) -> Outcome:
-        return Outcome(played, [Finding(1.0, "a rule", "it is broken")], "", 0, [])
+    def failing(played: ChaosPlan) -> ChaosResult:
+        return ChaosResult(played, [BrokenInvariant(1.0, "a rule", "it is broken")], "", 0, [])
 
     monkeypatch.setattr("strato.testing.chaos.campaign.play", failing)
     monkeypatch.setattr("strato.testing.chaos.campaign.minimise", lambda _: failing(smaller))

@@ -15,7 +15,7 @@ from strato.admission.podsecurity.checks import (
     describe,
     violations,
 )
-from strato.admission.podsecurity.policy import PREFIX, Level, Policy, Standard, policy_of
+from strato.admission.podsecurity.policy import PREFIX, NamespaceStandards, PodSecurityLevel, Standard, policy_of
 from strato.admission.request import AdmissionReader, AdmissionRequest, Json, Operation
 from strato.api import catalog
 from strato.api.status import forbidden, invalid
@@ -64,7 +64,7 @@ def validate_namespace(request: AdmissionRequest, reader: AdmissionReader) -> No
     """
     assert request.object is not None
     policy, causes = policy_of(request.object["metadata"].get("labels"))
-    before, causes_before = Policy(), causes[:0]
+    before, causes_before = NamespaceStandards(), causes[:0]
     if request.old_object is not None:
         before, causes_before = policy_of(request.old_object["metadata"].get("labels"))
     if causes and causes != causes_before:
@@ -72,7 +72,7 @@ def validate_namespace(request: AdmissionRequest, reader: AdmissionReader) -> No
     if request.operation != Operation.UPDATE or policy.enforce == before.enforce:
         return
     is_relaxed = policy.enforce.minor == before.enforce.minor and policy.enforce.level <= before.enforce.level
-    if policy.enforce.level is not Level.PRIVILEGED and not is_relaxed:
+    if policy.enforce.level is not PodSecurityLevel.PRIVILEGED and not is_relaxed:
         request.warnings += _existing_violations(request.name, policy.enforce, reader)
 
 
@@ -86,7 +86,7 @@ def has_no_profile_annotations(request: AdmissionRequest) -> bool:
     )
 
 
-def _policy(request: AdmissionRequest, reader: AdmissionReader) -> Policy:
+def _policy(request: AdmissionRequest, reader: AdmissionReader) -> NamespaceStandards:
     namespace = reader.get(catalog.NAMESPACE, "", request.namespace)
     return policy_of(None if namespace is None else namespace["metadata"].get("labels"))[0]
 
@@ -118,13 +118,13 @@ def _judge(standards: Iterable[Standard], metadata: Json, spec: Json) -> dict[St
     return {standard: describe(violations(standard, metadata, spec)) for standard in set(standards)}
 
 
-def _audit(request: AdmissionRequest, policy: Policy, broken: Mapping[Standard, str]) -> None:
+def _audit(request: AdmissionRequest, policy: NamespaceStandards, broken: Mapping[Standard, str]) -> None:
     if broken[policy.audit]:
         text = f'would violate PodSecurity "{policy.audit}": {broken[policy.audit]}'
         request.audit_annotations[f"{PREFIX}audit-violations"] = text
 
 
-def _warn(request: AdmissionRequest, policy: Policy, broken: Mapping[Standard, str]) -> None:
+def _warn(request: AdmissionRequest, policy: NamespaceStandards, broken: Mapping[Standard, str]) -> None:
     if broken[policy.warn]:
         text = f'would violate PodSecurity "{policy.warn}": {broken[policy.warn]}'
         if text not in request.warnings:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from strato.admission.podsecurity.policy import Level, Standard
+from strato.admission.podsecurity.policy import PodSecurityLevel, Standard
 from strato.admission.podsecurity.subjects import Json, containers, named, plural, quoted, security, who_sets
 
 
@@ -349,11 +349,11 @@ def _restricted_seccomp(metadata: Json, spec: Json) -> Violation | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class VersionedCheck:
     """A check, by version."""
 
     id: str
-    level: Level
+    level: PodSecurityLevel
     versions: tuple[tuple[int, Check], ...]
     """Forms of the check with the minor version from which on each applies, ascending."""
     overrides: str = ""
@@ -368,24 +368,24 @@ class Entry:
         return found
 
 
-_BASELINE, _RESTRICTED = Level.BASELINE, Level.RESTRICTED
+_BASELINE, _RESTRICTED = PodSecurityLevel.BASELINE, PodSecurityLevel.RESTRICTED
 
-CHECKS: tuple[Entry, ...] = (
-    Entry("appArmorProfile", _BASELINE, ((0, _apparmor),)),
-    Entry("capabilities_baseline", _BASELINE, ((0, _baseline_capabilities),)),
-    Entry("hostNamespaces", _BASELINE, ((0, _host_namespaces),)),
-    Entry("hostPathVolumes", _BASELINE, ((0, _host_paths),)),
-    Entry("hostPorts", _BASELINE, ((0, _host_ports),)),
-    Entry("hostProbesAndHostLifecycle", _BASELINE, ((34, _probe_hosts),)),
-    Entry("privileged", _BASELINE, ((0, _privileged),)),
-    Entry("procMount", _BASELINE, ((0, _proc_mount), (35, _unless_user_namespace(_proc_mount)))),
-    Entry(
+CHECKS: tuple[VersionedCheck, ...] = (
+    VersionedCheck("appArmorProfile", _BASELINE, ((0, _apparmor),)),
+    VersionedCheck("capabilities_baseline", _BASELINE, ((0, _baseline_capabilities),)),
+    VersionedCheck("hostNamespaces", _BASELINE, ((0, _host_namespaces),)),
+    VersionedCheck("hostPathVolumes", _BASELINE, ((0, _host_paths),)),
+    VersionedCheck("hostPorts", _BASELINE, ((0, _host_ports),)),
+    VersionedCheck("hostProbesAndHostLifecycle", _BASELINE, ((34, _probe_hosts),)),
+    VersionedCheck("privileged", _BASELINE, ((0, _privileged),)),
+    VersionedCheck("procMount", _BASELINE, ((0, _proc_mount), (35, _unless_user_namespace(_proc_mount)))),
+    VersionedCheck(
         "seLinuxOptions",
         _BASELINE,
         ((0, _selinux(_SELINUX_TYPES)), (31, _selinux(_SELINUX_TYPES | {"container_engine_t"}))),
     ),
-    Entry("seccompProfile_baseline", _BASELINE, ((0, _seccomp_annotations), (19, _seccomp))),
-    Entry(
+    VersionedCheck("seccompProfile_baseline", _BASELINE, ((0, _seccomp_annotations), (19, _seccomp))),
+    VersionedCheck(
         "sysctls",
         _BASELINE,
         (
@@ -395,23 +395,23 @@ CHECKS: tuple[Entry, ...] = (
             (32, _sysctls(_SYSCTLS_32)),
         ),
     ),
-    Entry("windowsHostProcess", _BASELINE, ((0, _windows_host_process),)),
-    Entry(
+    VersionedCheck("windowsHostProcess", _BASELINE, ((0, _windows_host_process),)),
+    VersionedCheck(
         "allowPrivilegeEscalation",
         _RESTRICTED,
         ((8, _privilege_escalation), (25, _unless_windows(_privilege_escalation))),
     ),
-    Entry(
+    VersionedCheck(
         "capabilities_restricted",
         _RESTRICTED,
         ((22, _restricted_capabilities), (25, _unless_windows(_restricted_capabilities))),
         overrides="capabilities_baseline",
     ),
-    Entry("procMount_restricted", _RESTRICTED, ((35, _proc_mount),), overrides="procMount"),
-    Entry("restrictedVolumes", _RESTRICTED, ((0, _restricted_volumes),), overrides="hostPathVolumes"),
-    Entry("runAsNonRoot", _RESTRICTED, ((0, _non_root), (35, _unless_user_namespace(_non_root)))),
-    Entry("runAsUser", _RESTRICTED, ((23, _non_root_user), (35, _unless_user_namespace(_non_root_user)))),
-    Entry(
+    VersionedCheck("procMount_restricted", _RESTRICTED, ((35, _proc_mount),), overrides="procMount"),
+    VersionedCheck("restrictedVolumes", _RESTRICTED, ((0, _restricted_volumes),), overrides="hostPathVolumes"),
+    VersionedCheck("runAsNonRoot", _RESTRICTED, ((0, _non_root), (35, _unless_user_namespace(_non_root)))),
+    VersionedCheck("runAsUser", _RESTRICTED, ((23, _non_root_user), (35, _unless_user_namespace(_non_root_user)))),
+    VersionedCheck(
         "seccompProfile_restricted",
         _RESTRICTED,
         ((19, _restricted_seccomp), (25, _unless_windows(_restricted_seccomp))),
@@ -423,7 +423,7 @@ CHECKS: tuple[Entry, ...] = (
 
 def violations(standard: Standard, metadata: Json, spec: Json) -> list[Violation]:
     """Return all violations of a standard by a pod."""
-    if standard.level is Level.PRIVILEGED:
+    if standard.level is PodSecurityLevel.PRIVILEGED:
         return []
     held = [(entry, check) for entry in CHECKS if entry.level <= standard.level and (check := entry.at(standard.minor))]
     overridden = {entry.overrides for entry, _ in held}

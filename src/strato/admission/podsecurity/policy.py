@@ -19,7 +19,7 @@ LATEST = 1 << 30
 """Stands for the version ``latest``: newer than all."""
 
 
-class Level(IntEnum):
+class PodSecurityLevel(IntEnum):
     """A pod security standard; a higher one allows less."""
 
     PRIVILEGED = 0
@@ -27,14 +27,14 @@ class Level(IntEnum):
     RESTRICTED = 2
 
 
-_LEVELS = {level.name.lower(): level for level in Level}
+_LEVELS = {level.name.lower(): level for level in PodSecurityLevel}
 
 
 @dataclass(frozen=True, slots=True)
 class Standard:
     """A level as it is in one Kubernetes version."""
 
-    level: Level = Level.PRIVILEGED
+    level: PodSecurityLevel = PodSecurityLevel.PRIVILEGED
     minor: int = LATEST
 
     def __str__(self) -> str:
@@ -43,7 +43,7 @@ class Standard:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class NamespaceStandards:
     """The standards that a namespace enforces, audits and warns about."""
 
     enforce: Standard = Standard()
@@ -56,16 +56,18 @@ class Policy:
         return not (self.enforce.level or self.audit.level or self.warn.level)
 
 
-def policy_of(labels: Mapping[str, str] | None) -> tuple[Policy, list[Cause]]:
+def policy_of(labels: Mapping[str, str] | None) -> tuple[NamespaceStandards, list[Cause]]:
     """Return a namespace's policy and what is wrong with its labels.
 
     A level that cannot be read is ``restricted`` where it is enforced, and ``privileged`` elsewhere.
     """
-    policy, causes = Policy(), list[Cause]()
+    policy, causes = NamespaceStandards(), list[Cause]()
     if not labels or not any(label.startswith(PREFIX) for label in labels):
         return policy, causes
     modes = {
-        mode: _standard(labels, mode, Level.RESTRICTED if mode == "enforce" else Level.PRIVILEGED, causes)
+        mode: _standard(
+            labels, mode, PodSecurityLevel.RESTRICTED if mode == "enforce" else PodSecurityLevel.PRIVILEGED, causes
+        )
         for mode in ("enforce", "audit", "warn")
     }
     enforce, warn = modes["enforce"], modes["warn"]
@@ -76,11 +78,11 @@ def policy_of(labels: Mapping[str, str] | None) -> tuple[Policy, list[Cause]]:
     ):
         minor = warn.minor if f"{PREFIX}warn-version" in labels else enforce.minor
         warn = replace(enforce, minor=minor)
-    return Policy(enforce, modes["audit"], warn), causes
+    return NamespaceStandards(enforce, modes["audit"], warn), causes
 
 
-def _standard(labels: Mapping[str, str], mode: str, fallback: Level, causes: list[Cause]) -> Standard:
-    level, minor = Level.PRIVILEGED, LATEST
+def _standard(labels: Mapping[str, str], mode: str, fallback: PodSecurityLevel, causes: list[Cause]) -> Standard:
+    level, minor = PodSecurityLevel.PRIVILEGED, LATEST
     name, version = labels.get(PREFIX + mode), labels.get(f"{PREFIX}{mode}-version")
     if name is not None:
         found = _LEVELS.get(name)

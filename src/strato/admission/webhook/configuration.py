@@ -18,14 +18,14 @@ from strato.admission.pods import GATE, MAX_UNAVAILABLE, MIN_AVAILABLE
 from strato.admission.queues import HIERARCHY, WEIGHTS
 from strato.admission.recommendations import PATH as RECOMMENDED
 from strato.admission.request import Operation
-from strato.admission.webhook.services import SERVICES, Service
+from strato.admission.webhook.services import SERVICES, WebhookService
 from strato.api import catalog
 from strato.api.amplification import RATIO, RAW
 from strato.api.meta import Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class WebhookEndpoint:
     """Address at which the API server calls the webhook: a service of the cluster, or a URL."""
 
     namespace: str = ""
@@ -58,7 +58,7 @@ class Endpoint:
 class Hooks:
     """Options that decide which requests are sent to the webhook."""
 
-    services: tuple[Service, ...] = tuple(SERVICES.values())
+    services: tuple[WebhookService, ...] = tuple(SERVICES.values())
     scheduler_names: tuple[str, ...] = ("volcano",)
     excluded_namespaces: tuple[str, ...] = ("kube-system", "volcano-system")
     part_namespaces: tuple[str, ...] = queueacls.PART_NAMESPACES
@@ -69,12 +69,12 @@ class Hooks:
     """Whether there is an admission configuration; without one only pods that ask for the queue's gate are sent."""
 
 
-def configurations(hooks: Hooks, endpoint: Endpoint, ca_bundle: bytes = b"") -> list[Json]:
+def configurations(hooks: Hooks, endpoint: WebhookEndpoint, ca_bundle: bytes = b"") -> list[Json]:
     """Return one configuration per service, ready to be created."""
     return [_configuration(service, hooks, endpoint, ca_bundle) for service in hooks.services]
 
 
-def _configuration(service: Service, hooks: Hooks, endpoint: Endpoint, ca_bundle: bytes) -> Json:
+def _configuration(service: WebhookService, hooks: Hooks, endpoint: WebhookEndpoint, ca_bundle: bytes) -> Json:
     kind = service.kind
     webhook: Json = {
         "name": service.webhook,
@@ -115,7 +115,7 @@ def _configuration(service: Service, hooks: Hooks, endpoint: Endpoint, ca_bundle
     }
 
 
-def _conditions(service: Service, hooks: Hooks) -> dict[str, str]:
+def _conditions(service: WebhookService, hooks: Hooks) -> dict[str, str]:
     """Return CEL expressions that must all hold for a request to be sent."""
     if service.path in (queueacls.NOTE, queueacls.JUDGE, queueplacement.PATH):
         trusted = json.dumps(sorted(queueacls.trusted_groups(hooks.part_namespaces)))

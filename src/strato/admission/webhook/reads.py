@@ -18,7 +18,7 @@ from strato.admission.recommendations import PATH as RECOMMENDED
 from strato.admission.request import Json
 from strato.admission.trainjobs import runtime_of
 from strato.admission.webhook.review import ReviewRequest, kind_of
-from strato.admission.webhook.services import Service
+from strato.admission.webhook.services import WebhookService
 from strato.api import catalog
 from strato.api.frameworks import BY_KIND
 from strato.api.kinds import Kind
@@ -72,7 +72,7 @@ class Reads:
         self._next: asyncio.Future[dict[str, Json]] | None = None
         self._lock = asyncio.Lock()
 
-    async def reader(self, service: Service, review: ReviewRequest, *, fresh: bool) -> Known:
+    async def reader(self, service: WebhookService, review: ReviewRequest, *, fresh: bool) -> Known:
         """Return the objects that the rules of a service read for a request.
 
         Raises:
@@ -134,7 +134,7 @@ class Reads:
                 found[kind][name] = await self._cluster.get(kind, name, review.namespace if kind.namespaced else "")
         return Known(found)
 
-    async def _for_access(self, service: Service, review: ReviewRequest) -> Known:
+    async def _for_access(self, service: WebhookService, review: ReviewRequest) -> Known:
         """Read the queues, the objects that an object refers to, and the controllers above it."""
         found: dict[Kind, dict[str, Json]] = {kind: {} for kind in service.kinds}
         found[catalog.QUEUE] = await self._all_queues()

@@ -10,7 +10,7 @@ import msgspec
 from strato.admission.chain import Chain
 from strato.admission.request import AdmissionReader, AdmissionRequest, Denied
 from strato.admission.webhook.difference import json_patch
-from strato.admission.webhook.services import Service
+from strato.admission.webhook.services import WebhookService
 from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.meta import Json
@@ -67,7 +67,7 @@ def read_review(body: bytes) -> ReviewRequest:
         raise BadRequest(f"the body is not an AdmissionReview: {error}") from error
 
 
-def answer(service: Service, chain: Chain, review: ReviewRequest, reader: AdmissionReader) -> Json:
+def answer(service: WebhookService, chain: Chain, review: ReviewRequest, reader: AdmissionReader) -> Json:
     """Run a chain with this service's rules alone, and return the AdmissionReview with the response."""
     asked = _misdirected(service, review)
     if asked:
@@ -100,14 +100,14 @@ def _review(response: Json) -> Json:
     return {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response}
 
 
-def kind_of(service: Service, review: ReviewRequest) -> Kind | None:
+def kind_of(service: WebhookService, review: ReviewRequest) -> Kind | None:
     """Return which of a service's kinds a request is about; None if it is none of them."""
     asked = review.resource
     found = catalog.find(asked.group, asked.version, asked.resource)
     return found if found in service.kinds else None
 
 
-def _misdirected(service: Service, review: ReviewRequest) -> str:
+def _misdirected(service: WebhookService, review: ReviewRequest) -> str:
     """Return why a request was sent to the wrong service, by a wrong webhook configuration, or ""."""
     if kind_of(service, review) is None:
         asked = review.resource
@@ -121,7 +121,7 @@ def _misdirected(service: Service, review: ReviewRequest) -> str:
     return ""
 
 
-def _question(service: Service, review: ReviewRequest) -> AdmissionRequest:
+def _question(service: WebhookService, review: ReviewRequest) -> AdmissionRequest:
     stored = review.object if review.object is not None else review.old_object
     metadata = (stored or {}).get("metadata") or {}
     user = review.user_info

@@ -12,11 +12,11 @@ import msgspec
 
 from strato.admission.chain import Chain, ChainOptions
 from strato.admission.webhook.certificates import Certificates, Serving
-from strato.admission.webhook.configuration import Endpoint, Hooks, configurations
+from strato.admission.webhook.configuration import Hooks, WebhookEndpoint, configurations
 from strato.admission.webhook.publish import publish
 from strato.admission.webhook.reads import Reads
 from strato.admission.webhook.review import answer, denial, read_review
-from strato.admission.webhook.services import SERVICES, Service
+from strato.admission.webhook.services import SERVICES, WebhookService
 from strato.api.wire import Request, Response
 from strato.client.cluster import Cluster
 from strato.clock import Clock
@@ -39,7 +39,7 @@ class WebhookOptions:
     """Address to listen on; empty is all."""
     port: int = 8443
     """0 picks a free one, which `WebhookServer.port` has then."""
-    endpoint: Endpoint
+    endpoint: WebhookEndpoint
     hooks: Hooks = field(default_factory=Hooks)
     chain: ChainOptions = field(default_factory=ChainOptions)
     graceful_seconds: float = 30.0
@@ -170,7 +170,7 @@ class WebhookServer:
         self._reviews.labels(service.path, outcome).inc()
         return text(body.decode(), 400) if outcome == "malformed" else Response(200, body)
 
-    async def _review(self, service: Service, body: bytes) -> tuple[str, bytes]:
+    async def _review(self, service: WebhookService, body: bytes) -> tuple[str, bytes]:
         """Return the outcome of a request, for metrics, and the body of the response."""
         try:
             review = read_review(body)

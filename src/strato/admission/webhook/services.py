@@ -15,7 +15,7 @@ _CREATE, _UPDATE, _DELETE = Operation.CREATE, Operation.UPDATE, Operation.DELETE
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class WebhookService:
     """One path of the webhook: the kinds and operations it handles, and its name in refusals."""
 
     path: str
@@ -43,48 +43,50 @@ class Service:
         return "volcano-admission-service" + self.path.replace("/", "-")
 
 
-SERVICES: dict[str, Service] = {
+SERVICES: dict[str, WebhookService] = {
     service.path: service
     for service in (
-        Service("/jobs/mutate", "mutatejob.volcano.sh", catalog.VCJOB, (_CREATE, _UPDATE)),
-        Service("/jobs/validate", "validatejob.volcano.sh", catalog.VCJOB, (_CREATE, _UPDATE)),
-        Service("/podgroups/mutate", "mutatepodgroup.volcano.sh", catalog.PODGROUP, (_CREATE,)),
-        Service("/podgroups/validate", "validatepodgroup.volcano.sh", catalog.PODGROUP, (_CREATE,)),
-        Service("/queues/mutate", "mutatequeue.volcano.sh", catalog.QUEUE, (_CREATE, _UPDATE)),
-        Service("/queues/validate", "validatequeue.volcano.sh", catalog.QUEUE, (_CREATE, _UPDATE, _DELETE)),
-        Service("/pods/mutate", "mutatepod.volcano.sh", catalog.POD, (_CREATE,)),
-        Service("/pods/validate", "validatepod.volcano.sh", catalog.POD, (_CREATE,)),
-        Service(recommendations.PATH, "mutatepodrecommended.strato.dev", catalog.POD, (_CREATE,), timeout_seconds=2),
-        Service("/hypernodes/validate", "validatehypernode.volcano.sh", catalog.HYPERNODE, (_CREATE, _UPDATE)),
-        Service("/jobflows/validate", "validatejobflow.volcano.sh", catalog.JOBFLOW, (_CREATE, _UPDATE)),
-        Service("/cronjobs/validate", "validatecronjob.volcano.sh", catalog.VCCRONJOB, (_CREATE, _UPDATE)),
-        Service(
+        WebhookService("/jobs/mutate", "mutatejob.volcano.sh", catalog.VCJOB, (_CREATE, _UPDATE)),
+        WebhookService("/jobs/validate", "validatejob.volcano.sh", catalog.VCJOB, (_CREATE, _UPDATE)),
+        WebhookService("/podgroups/mutate", "mutatepodgroup.volcano.sh", catalog.PODGROUP, (_CREATE,)),
+        WebhookService("/podgroups/validate", "validatepodgroup.volcano.sh", catalog.PODGROUP, (_CREATE,)),
+        WebhookService("/queues/mutate", "mutatequeue.volcano.sh", catalog.QUEUE, (_CREATE, _UPDATE)),
+        WebhookService("/queues/validate", "validatequeue.volcano.sh", catalog.QUEUE, (_CREATE, _UPDATE, _DELETE)),
+        WebhookService("/pods/mutate", "mutatepod.volcano.sh", catalog.POD, (_CREATE,)),
+        WebhookService("/pods/validate", "validatepod.volcano.sh", catalog.POD, (_CREATE,)),
+        WebhookService(
+            recommendations.PATH, "mutatepodrecommended.strato.dev", catalog.POD, (_CREATE,), timeout_seconds=2
+        ),
+        WebhookService("/hypernodes/validate", "validatehypernode.volcano.sh", catalog.HYPERNODE, (_CREATE, _UPDATE)),
+        WebhookService("/jobflows/validate", "validatejobflow.volcano.sh", catalog.JOBFLOW, (_CREATE, _UPDATE)),
+        WebhookService("/cronjobs/validate", "validatecronjob.volcano.sh", catalog.VCCRONJOB, (_CREATE, _UPDATE)),
+        WebhookService(
             "/nodes/mutate", "mutatenode.strato.dev", catalog.NODE, (_UPDATE,), subresource="status", timeout_seconds=2
         ),
-        Service("/nodes/validate", nodes.WEBHOOK, catalog.NODE, (_CREATE, _UPDATE), timeout_seconds=2),
+        WebhookService("/nodes/validate", nodes.WEBHOOK, catalog.NODE, (_CREATE, _UPDATE), timeout_seconds=2),
         *(
-            Service(path, trainingjobs.webhook_of(framework), framework.kind, (_CREATE, _UPDATE))
+            WebhookService(path, trainingjobs.webhook_of(framework), framework.kind, (_CREATE, _UPDATE))
             for path, framework in trainingjobs.SERVICES.items()
         ),
         *(
-            Service(path, trainjobs.webhook_of(kind), kind, (_CREATE, _UPDATE))
+            WebhookService(path, trainjobs.webhook_of(kind), kind, (_CREATE, _UPDATE))
             for path, kind in trainjobs.SERVICES.items()
         ),
-        Service(
+        WebhookService(
             queueplacement.PATH,
             queueplacement.WEBHOOK,
             queueplacement.KINDS[0],
             (_CREATE,),
             others=queueplacement.KINDS[1:],
         ),
-        Service(
+        WebhookService(
             queueacls.NOTE,
             f"note.{queueacls.WEBHOOK}",
             queueacls.KINDS[0],
             (_CREATE, _UPDATE),
             others=queueacls.KINDS[1:],
         ),
-        Service(
+        WebhookService(
             queueacls.JUDGE,
             f"judge.{queueacls.WEBHOOK}",
             queueacls.KINDS[0],
@@ -96,7 +98,7 @@ SERVICES: dict[str, Service] = {
 """Every service by its path."""
 
 
-def parse_enabled(texts: Sequence[str], off: Collection[Kind] = ()) -> tuple[Service, ...]:
+def parse_enabled(texts: Sequence[str], off: Collection[Kind] = ()) -> tuple[WebhookService, ...]:
     """Return the services that ``--enabled-admission`` names; blanks are ignored, nothing named is none.
 
     Services of kinds that are off are left out, because other software handles these objects.

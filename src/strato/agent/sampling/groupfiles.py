@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 
 from strato import kernelstats
-from strato.agent.sampling.layouts import Group
+from strato.agent.sampling.layouts import ControlGroup
 from strato.kernelstats import CFS_PERIOD_MICROSECONDS, LEAST_QUOTA_MICROSECONDS
 
 
@@ -44,7 +44,7 @@ class Holdings:
     """Bytes read and written since its creation; 0 in version 1."""
 
 
-def read_cpu(group: Group) -> CpuCounters:
+def read_cpu(group: ControlGroup) -> CpuCounters:
     """Return a group's counters.
 
     Raises:
@@ -58,7 +58,7 @@ def read_cpu(group: Group) -> CpuCounters:
     return CpuCounters(used, stat.get("nr_periods", 0), stat.get("nr_throttled", 0))
 
 
-def read_quota(group: Group) -> Quota:
+def read_quota(group: ControlGroup) -> Quota:
     """Return a group's quota.
 
     Raises:
@@ -78,7 +78,7 @@ def read_quota(group: Group) -> Quota:
     return Quota(None if quota in ("max", "-1") else round(int(quota) * 1000 / length), length, burst)
 
 
-def write_quota(group: Group, milli: int | None) -> Quota:
+def write_quota(group: ControlGroup, milli: int | None) -> Quota:
     """Set a group's quota, keeping its period; return the quota that the kernel then reports.
 
     If the group's burst would exceed the quota, which the kernel refuses, the burst is lowered first.
@@ -98,7 +98,7 @@ def write_quota(group: Group, milli: int | None) -> Quota:
     return read_quota(group)
 
 
-def read_holdings(group: Group) -> Holdings:
+def read_holdings(group: ControlGroup) -> Holdings:
     """Return a group's memory, pressure and disk traffic; values that the kernel does not measure are 0."""
     memory, disk = 0, 0
     pressures = [0.0, 0.0]
@@ -114,7 +114,7 @@ def read_holdings(group: Group) -> Holdings:
     return Holdings(memory, pressures[0], pressures[1], disk)
 
 
-def _burst_file(group: Group) -> str:
+def _burst_file(group: ControlGroup) -> str:
     return os.path.join(group.cpu, "cpu.max.burst" if group.is_unified else "cpu.cfs_burst_us")
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 _UNIFIED = "unified"
 
 
-class Group(NamedTuple):
+class ControlGroup(NamedTuple):
     """The directories of one control group, one per controller; in version 2 all are the same."""
 
     cpu: str
@@ -21,19 +21,19 @@ class Group(NamedTuple):
     """Directory of the controller ``net_cls``; empty if the node has none."""
 
 
-class Layout(Protocol):
+class CgroupLayout(Protocol):
     """Finds the control groups of pods and containers."""
 
-    def pod(self, uid: str, qos: str) -> Group | None:
+    def pod(self, uid: str, qos: str) -> ControlGroup | None:
         """Return a pod's group; None if the node has no writable groups."""
 
-    def container(self, uid: str, qos: str, name: str, container_id: str) -> Group | None:
+    def container(self, uid: str, qos: str, name: str, container_id: str) -> ControlGroup | None:
         """Return a container's group; None if the node has no writable groups."""
 
-    def best_effort(self) -> Group | None:
+    def best_effort(self) -> ControlGroup | None:
         """Return the group of all best-effort pods; None if there is none or it cannot be read."""
 
-    def all_pods(self) -> Group | None:
+    def all_pods(self) -> ControlGroup | None:
         """Return the group of all pods; None if there is none or it cannot be read."""
 
 
@@ -48,23 +48,23 @@ class SandboxLayout:
         self._note = note
         self._roots: Mapping[str, str] = {}
 
-    def pod(self, uid: str, qos: str) -> Group | None:
+    def pod(self, uid: str, qos: str) -> ControlGroup | None:
         """Return a pod's group."""
         return self._group(uid)
 
-    def container(self, uid: str, qos: str, name: str, container_id: str) -> Group | None:
+    def container(self, uid: str, qos: str, name: str, container_id: str) -> ControlGroup | None:
         """Return a container's group."""
         return self._group(f"{uid}/{name}")
 
-    def best_effort(self) -> Group | None:
+    def best_effort(self) -> ControlGroup | None:
         """Return None: pods of all QoS classes are in the same group."""
         return None
 
-    def all_pods(self) -> Group | None:
+    def all_pods(self) -> ControlGroup | None:
         """Return the node's group."""
         return self._group("")
 
-    def _group(self, key: str) -> Group | None:
+    def _group(self, key: str) -> ControlGroup | None:
         if not self._roots:
             try:
                 with open(self._note, "rb") as file:
@@ -75,14 +75,14 @@ class SandboxLayout:
             self._roots = found if is_note else {}
         if _UNIFIED in self._roots:
             directory = os.path.join(self._roots[_UNIFIED], key)
-            return Group(directory, directory, directory, is_unified=True, network=directory)
+            return ControlGroup(directory, directory, directory, is_unified=True, network=directory)
         if "cpu" not in self._roots:
             return None
         cpu = os.path.join(self._roots["cpu"], key)
         accounting = os.path.join(self._roots["cpuacct"], key) if "cpuacct" in self._roots else cpu
         memory = os.path.join(self._roots["memory"], key) if "memory" in self._roots else ""
         network = os.path.join(self._roots["net_cls"], key) if "net_cls" in self._roots else ""
-        return Group(cpu, accounting, memory, is_unified=False, network=network)
+        return ControlGroup(cpu, accounting, memory, is_unified=False, network=network)
 
 
 class KubeletLayout:
@@ -103,11 +103,11 @@ class KubeletLayout:
         slices = os.path.join(*_slices([*self._parts, "kubepods"]))
         self._is_systemd = os.path.isdir(self._full("cpu", slices)) if systemd is None else systemd
 
-    def pod(self, uid: str, qos: str) -> Group | None:
+    def pod(self, uid: str, qos: str) -> ControlGroup | None:
         """Return a pod's group."""
         return self._group(self._pod_path(uid, qos))
 
-    def container(self, uid: str, qos: str, name: str, container_id: str) -> Group | None:
+    def container(self, uid: str, qos: str, name: str, container_id: str) -> ControlGroup | None:
         """Return a container's group."""
         bare = container_id.rpartition("//")[2]
         if not bare or "/" in bare or ".." in bare:
@@ -119,12 +119,12 @@ class KubeletLayout:
             paths = [f"{pod}/{bare}", f"{pod}/crio-{bare}"]
         return self._group(next((path for path in paths if os.path.isdir(self._full("cpu", path))), paths[0]))
 
-    def best_effort(self) -> Group | None:
+    def best_effort(self) -> ControlGroup | None:
         """Return the group of the class."""
         group = self._group(self._path(["kubepods", "besteffort"]))
         return group if os.path.isdir(group.cpu) else None
 
-    def all_pods(self) -> Group | None:
+    def all_pods(self) -> ControlGroup | None:
         """Return ``kubepods``."""
         group = self._group(self._path(["kubepods"]))
         return group if os.path.isdir(group.cpu) else None
@@ -139,11 +139,11 @@ class KubeletLayout:
     def _full(self, hierarchy: str, path: str) -> str:
         return os.path.join(self._root, *([] if self._is_unified else [hierarchy]), path)
 
-    def _group(self, path: str) -> Group:
+    def _group(self, path: str) -> ControlGroup:
         cpu, accounting, memory, network = (
             self._full(hierarchy, path) for hierarchy in ("cpu", "cpuacct", "memory", "net_cls")
         )
-        return Group(cpu, accounting, memory, is_unified=self._is_unified, network=network)
+        return ControlGroup(cpu, accounting, memory, is_unified=self._is_unified, network=network)
 
 
 def _slices(parts: Sequence[str]) -> list[str]:

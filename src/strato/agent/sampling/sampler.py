@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from strato import kernelstats
 from strato.agent.sampling.groupfiles import CpuCounters, Holdings, Quota, read_cpu, read_holdings, read_quota
-from strato.agent.sampling.layouts import Group
+from strato.agent.sampling.layouts import ControlGroup
 from strato.agent.sampling.rings import Ring
 
 _LONGEST_GAP = 3
@@ -23,7 +23,7 @@ _MEGA = 1_000_000
 class ContainerSamples:
     """Samples of one container."""
 
-    group: Group
+    group: ControlGroup
     cpu: Ring = field(default_factory=Ring)
     """CPU use in cores."""
     throttled_ratio: float = 0.0
@@ -65,7 +65,7 @@ class Sampler:
         self.has_gap = True
         """Whether the last interval was too long for a decision; true before the second sample."""
 
-    def sample(self, at: float, groups: Mapping[str, Group]) -> None:
+    def sample(self, at: float, groups: Mapping[str, ControlGroup]) -> None:
         """Read the counters that are sampled every second.
 
         Args:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import contextlib
 import os
 
-from strato.agent.sampling.layouts import Group
+from strato.agent.sampling.layouts import ControlGroup
 from strato.kernelstats import read_text
 
 _LEAST_SHARES, _LEAST_WEIGHT = 2, 1
 
 
-def read_weight(group: Group) -> int | None:
+def read_weight(group: ControlGroup) -> int | None:
     """Return a group's shares, or weight in version 2; None if it is idle already or cannot be read."""
     try:
         return None if gives_way(group) else int(read_text(_weight_file(group)))
@@ -24,7 +24,7 @@ def read_weight(group: Group) -> int | None:
         return None
 
 
-def gives_way(group: Group) -> bool:
+def gives_way(group: ControlGroup) -> bool:
     """Return whether a group is idle: it runs only when no other group wants to.
 
     Raises:
@@ -35,7 +35,7 @@ def gives_way(group: Group) -> bool:
     return int(read_text(_weight_file(group))) <= _least(group)
 
 
-def give_way(group: Group) -> None:
+def give_way(group: ControlGroup) -> None:
     """Make a group idle, so that it runs only when no other group wants to.
 
     Raises:
@@ -49,7 +49,7 @@ def give_way(group: Group) -> None:
         _write(_weight_file(group), str(_least(group)))
 
 
-def take_part(group: Group, weight: int) -> None:
+def take_part(group: ControlGroup, weight: int) -> None:
     """Make a group compete with others again, with its former weight.
 
     Raises:
@@ -65,15 +65,15 @@ def take_part(group: Group, weight: int) -> None:
     _write(_weight_file(group), str(weight))
 
 
-def _weight_file(group: Group) -> str:
+def _weight_file(group: ControlGroup) -> str:
     return os.path.join(group.cpu, "cpu.weight" if group.is_unified else "cpu.shares")
 
 
-def _idle_file(group: Group) -> str:
+def _idle_file(group: ControlGroup) -> str:
     return os.path.join(group.cpu, "cpu.idle")
 
 
-def _least(group: Group) -> int:
+def _least(group: ControlGroup) -> int:
     return _LEAST_WEIGHT if group.is_unified else _LEAST_SHARES
 
 

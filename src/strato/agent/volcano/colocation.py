@@ -14,7 +14,7 @@ from typing import Final
 
 from strato.agent.containers import ContainerFacts
 from strato.agent.events import NO_BEST_EFFORT_GROUP
-from strato.agent.sampling.layouts import Layout
+from strato.agent.sampling.layouts import CgroupLayout
 from strato.agent.sampling.sampler import Sampler
 from strato.agent.volcano.config import (
     CONFIGMAP,
@@ -89,7 +89,7 @@ class NodeReadings:
     """Parts of the agent that the colocation functions share."""
 
     sampler: Sampler
-    layout: Layout
+    layout: CgroupLayout
     groups: PodGroups
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from strato.agent.containers import ContainerFacts
 from strato.agent.sampling.groupfiles import read_quota
-from strato.agent.sampling.layouts import Group, Layout
+from strato.agent.sampling.layouts import CgroupLayout, ControlGroup
 from strato.agent.sampling.weights import give_way, gives_way, read_weight, take_part
 from strato.agent.volcano.levels import normalised
 from strato.agent.volcano.podresources import POD, GroupFile
@@ -34,7 +34,7 @@ class PodGroups:
         is_held: Returns, by a container's key, whether the quota writer owns its quota at present.
     """
 
-    def __init__(self, layout: Layout, is_held: Callable[[str], bool]) -> None:
+    def __init__(self, layout: CgroupLayout, is_held: Callable[[str], bool]) -> None:
         self._layout = layout
         self._is_held = is_held
         self._weights: dict[str, int] = {}
@@ -60,7 +60,9 @@ class PodGroups:
         A container's and the pod's limit must be written in an order that depends on whether they grow or shrink;
         therefore writes that the kernel refuses are tried once more after the others.
         """
-        groups: dict[str, Group] = {one.name: group for one in running if (group := self._container(one)) is not None}
+        groups: dict[str, ControlGroup] = {
+            one.name: group for one in running if (group := self._container(one)) is not None
+        }
         pod = self._pod(running)
         if pod is not None:
             groups[POD] = pod
@@ -139,7 +141,7 @@ class PodGroups:
         for directory in [one for one in self._weights if not os.path.isdir(one)]:
             del self._weights[directory]
 
-    def _give_way(self, pod: Group, running: Sequence[ContainerFacts]) -> None:
+    def _give_way(self, pod: ControlGroup, running: Sequence[ContainerFacts]) -> None:
         for group in (pod, *(group for one in running if (group := self._container(one)) is not None)):
             weight = read_weight(group)
             if weight is not None:
@@ -149,14 +151,14 @@ class PodGroups:
             except (OSError, ValueError) as error:
                 _log.info("weight not written: group=%s: %s", group.cpu, one_line(error))
 
-    def _container(self, one: ContainerFacts) -> Group | None:
+    def _container(self, one: ContainerFacts) -> ControlGroup | None:
         return self._layout.container(one.pod.metadata.uid, one.qos, one.name, one.id)
 
-    def _pod(self, running: Sequence[ContainerFacts]) -> Group | None:
+    def _pod(self, running: Sequence[ContainerFacts]) -> ControlGroup | None:
         return self._layout.pod(running[0].pod.metadata.uid, running[0].qos) if running else None
 
 
-def _quota(group: Group | None) -> int | None:
+def _quota(group: ControlGroup | None) -> int | None:
     try:
         quota = None if group is None else read_quota(group)
     except (OSError, ValueError):
@@ -164,14 +166,14 @@ def _quota(group: Group | None) -> int | None:
     return None if quota is None or quota.milli is None else quota.milli * quota.period_microseconds // 1000
 
 
-def _gives_way(group: Group) -> bool:
+def _gives_way(group: ControlGroup) -> bool:
     try:
         return os.path.exists(os.path.join(group.cpu, "cpu.idle")) and gives_way(group)
     except (OSError, ValueError):
         return False
 
 
-def _directory(group: Group, name: str) -> str:
+def _directory(group: ControlGroup, name: str) -> str:
     return group.memory if name.startswith("memory.") else group.cpu
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from strato import kernelstats
 from strato.agent.sampling.groupfiles import read_cpu
-from strato.agent.sampling.layouts import Group
+from strato.agent.sampling.layouts import ControlGroup
 
 _LEGACY: Final = ("total_cache", "total_rss", "total_swap")
 _UNIFIED: Final = ("anon", "file", "sock")
@@ -23,7 +23,7 @@ class CpuUse:
     last: tuple[float, float] | None = None
     """Instant in monotonic seconds, and CPU seconds used up to it."""
 
-    def milli(self, group: Group | None, at: float) -> float | None:
+    def milli(self, group: ControlGroup | None, at: float) -> float | None:
         """Measure a group; return the mean millicores since the last measurement, None if unknown."""
         if group is None:
             self.last = None
@@ -39,7 +39,7 @@ class CpuUse:
         return (used - before[1]) * 1000 / (at - before[0])
 
 
-def memory_bytes(group: Group | None) -> int | None:
+def memory_bytes(group: ControlGroup | None) -> int | None:
     """Return the bytes of memory that a group holds, without double counting; None if unknown."""
     if group is None or not group.memory:
         return None

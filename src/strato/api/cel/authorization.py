@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from strato.api import names
 from strato.api.cel.cost import charge
-from strato.api.cel.values import EvaluationError, Message
+from strato.api.cel.values import CelMessage, EvaluationError
 
 _CHECK_UNITS = 1_000
 """Cost of a check, for which the authorizer reads each role of the user."""
@@ -33,18 +33,18 @@ class Question:
     fields: str = ""
 
 
-class Decision(NamedTuple):
+class AuthorizationDecision(NamedTuple):
     """The authorizer's decision."""
 
     allowed: bool
     reason: str = ""
 
 
-Ask = Callable[[Question, str], Decision]
+Ask = Callable[[Question, str], AuthorizationDecision]
 """Returns the decision about a question and a verb."""
 
 
-class _Asking(Message):
+class _Asking(CelMessage):
     """An incomplete question; its CEL type determines which methods can complete it."""
 
     __slots__ = ("ask", "question")
@@ -70,7 +70,7 @@ class _Resource(_Asking):
     __slots__ = ()
 
 
-class Authorizer(_Asking):
+class AuthorizerVariable(_Asking):
     """The variable ``authorizer``.
 
     Args:
@@ -85,14 +85,14 @@ class Authorizer(_Asking):
         super().__init__("Authorizer", Question(account), ask, fields)
 
 
-def _service_account(authorizer: Authorizer, namespace: str, name: str) -> Authorizer:
+def _service_account(authorizer: AuthorizerVariable, namespace: str, name: str) -> AuthorizerVariable:
     problems = names.check_label(namespace) or names.check_subdomain(name)
     if problems:
         raise EvaluationError(f"Invalid service account {namespace}/{name}: {problems[0]}")
-    return Authorizer(authorizer.ask, None, (namespace, name))
+    return AuthorizerVariable(authorizer.ask, None, (namespace, name))
 
 
-def _path(authorizer: Authorizer, path: str) -> _Path:
+def _path(authorizer: AuthorizerVariable, path: str) -> _Path:
     if not path:
         raise EvaluationError("path must not be empty")
     return _Path("PathCheck", replace(authorizer.question, path=path), authorizer.ask)
@@ -104,19 +104,19 @@ def _resource(group: _Group, resource: str) -> _Resource:
     return _Resource("ResourceCheck", replace(group.question, resource=resource), group.ask)
 
 
-def _check(asking: _Asking, verb: str) -> Decision:
+def _check(asking: _Asking, verb: str) -> AuthorizationDecision:
     charge(_CHECK_UNITS)
     return asking.ask(asking.question, verb)
 
 
-def _group(authorizer: Authorizer, group: str) -> _Group:
+def _group(authorizer: AuthorizerVariable, group: str) -> _Group:
     return _Group("GroupCheck", replace(authorizer.question, group=group), authorizer.ask)
 
 
 METHODS: dict[str, list[tuple[tuple[Any, ...], Callable[..., Any]]]] = {
-    "path": [((Authorizer, str), _path)],
-    "group": [((Authorizer, str), _group)],
-    "serviceAccount": [((Authorizer, str, str), _service_account)],
+    "path": [((AuthorizerVariable, str), _path)],
+    "group": [((AuthorizerVariable, str), _group)],
+    "serviceAccount": [((AuthorizerVariable, str, str), _service_account)],
     "resource": [((_Group, str), _resource)],
     "subresource": [((_Resource, str), lambda asking, text: asking.having(subresource=text))],
     "namespace": [((_Resource, str), lambda asking, text: asking.having(namespace=text))],
@@ -124,9 +124,9 @@ METHODS: dict[str, list[tuple[tuple[Any, ...], Callable[..., Any]]]] = {
     "fieldSelector": [((_Resource, str), lambda asking, text: asking.having(fields=text))],
     "labelSelector": [((_Resource, str), lambda asking, _: asking)],
     "check": [(((_Path, _Resource), str), _check)],
-    "allowed": [((Decision,), lambda decision: decision.allowed)],
-    "reason": [((Decision,), lambda decision: decision.reason)],
-    "errored": [((Decision,), lambda _: False)],
-    "error": [((Decision,), lambda _: "")],
+    "allowed": [((AuthorizationDecision,), lambda decision: decision.allowed)],
+    "reason": [((AuthorizationDecision,), lambda decision: decision.reason)],
+    "errored": [((AuthorizationDecision,), lambda _: False)],
+    "error": [((AuthorizationDecision,), lambda _: "")],
 }
 """Called on a value."""

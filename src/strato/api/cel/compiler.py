@@ -26,9 +26,9 @@ from strato.api.cel.syntax import (
 )
 from strato.api.cel.values import (
     NONE,
+    CelMessage,
     Env,
     EvaluationError,
-    Message,
     NoSuchKey,
     Optional,
     Program,
@@ -46,7 +46,7 @@ def compile_expression(text: str, types: Container[str] = ()) -> Program:
 
     Args:
         text: The expression.
-        types: Names of types of which the expression may make values (`Message`), and whose member types it may name.
+        types: Names of types of which the expression may make values (`CelMessage`), and whose members it may name.
 
     Raises:
         UnsupportedExpression: The expression is malformed, or uses an unsupported part of CEL.
@@ -137,7 +137,7 @@ def _map(entries: Sequence[tuple[Program, Program, bool]], name: str) -> Program
             one = value(env)
             for kept in _given(one) if is_optional else (one,):
                 made[_key(key(env))] = kept
-        return Message(name, made) if name else made
+        return CelMessage(name, made) if name else made
 
     return evaluate
 

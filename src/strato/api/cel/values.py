@@ -112,7 +112,7 @@ NONE = Optional(None)
 """The optional without a value."""
 
 
-class Message(dict[str, Any]):
+class CelMessage(dict[str, Any]):
     """A value of a type that the expression names, such as ``Object.spec``."""
 
     __slots__ = ("type_name",)
@@ -145,7 +145,7 @@ _NAMES: dict[type, str] = {
 
 def type_name(value: Any) -> str:
     """Return CEL's name of the type of a value."""
-    if isinstance(value, Message):
+    if isinstance(value, CelMessage):
         return value.type_name
     return _NAMES.get(type(value)) or ("map" if isinstance(value, Mapping) else type(value).__name__)
 

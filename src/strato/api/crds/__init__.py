@@ -8,7 +8,7 @@ from typing import Any
 
 from strato.api import catalog
 from strato.api.crds import infrastructure, jobrules, jobs, scheduling, trainer, training, verticalautoscaling
-from strato.api.crds.rules import Rule, add, all_rules
+from strato.api.crds.rules import ValidationRule, add, all_rules
 from strato.api.crds.schema import Schema, text
 from strato.api.kinds import Column, Kind
 
@@ -50,7 +50,7 @@ _MEMBERS: dict[Kind, tuple[Callable[[], dict[str, Schema]], tuple[str, ...], str
 }
 
 
-_OF_THE_WHOLE: dict[Kind, tuple[Rule, ...]] = {
+_OF_THE_WHOLE: dict[Kind, tuple[ValidationRule, ...]] = {
     catalog.VCJOB: jobrules.ROOT,
     catalog.VCCRONJOB: jobs.CRON_ROOT,
     catalog.QUEUE: scheduling.QUEUE_ROOT,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from strato.api.crds.rules import Rule, add
+from strato.api.crds.rules import ValidationRule, add
 from strato.api.crds.schema import (
     SUBDOMAIN,
     Schema,
@@ -20,18 +20,18 @@ MAX_MEMBERS = 16_000
 """Most members; so many names do not fit into one object of etcd's 1.5 MB anyway."""
 
 _SELECTOR = (
-    Rule(
+    ValidationRule(
         "has(self.exactMatch) || has(self.regexMatch) || has(self.labelMatch)",
         "Either ExactMatch or RegexMatch or LabelMatch must be specified",
     ),
-    Rule(
+    ValidationRule(
         "(has(self.exactMatch) ? 1 : 0) + (has(self.regexMatch) ? 1 : 0) + (has(self.labelMatch) ? 1 : 0) <= 1",
         "Only one of ExactMatch, RegexMatch, or LabelMatch can be specified",
     ),
 )
-_PATTERN = Rule("''.matches(self) in [true, false]", "member regexMatch pattern is invalid")
+_PATTERN = ValidationRule("''.matches(self) in [true, false]", "member regexMatch pattern is invalid")
 """Holds for every pattern that compiles; for others, the evaluation fails with the parser's message."""
-_MEMBERS = Rule("has(self.members)", "member must have at least one member")
+_MEMBERS = ValidationRule("has(self.members)", "member must have at least one member")
 
 
 def numatopology() -> dict[str, Schema]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from strato.api.crds.rules import TIERS, Rule, add, unchanged
+from strato.api.crds.rules import TIERS, ValidationRule, add, unchanged
 from strato.api.crds.schema import SUBDOMAIN, Schema
 
 MAX_TASKS = 500
@@ -53,36 +53,38 @@ _HAS_EVENTS = "((has(self.event) && self.event != '') || (has(self.events) && se
 _CHOICE = f"valid events are [{' '.join(EVENTS)}], valid actions are [{' '.join(ACTIONS)}]"
 
 _POLICY = (
-    Rule(f"!{_HAS_EVENTS} || !has(self.exitCode)", f"must not specify event and exitCode simultaneously {_CHOICE}"),
-    Rule(f"{_HAS_EVENTS} || has(self.exitCode)", f"either event and exitCode should be specified {_CHOICE}"),
-    Rule(
+    ValidationRule(
+        f"!{_HAS_EVENTS} || !has(self.exitCode)", f"must not specify event and exitCode simultaneously {_CHOICE}"
+    ),
+    ValidationRule(f"{_HAS_EVENTS} || has(self.exitCode)", f"either event and exitCode should be specified {_CHOICE}"),
+    ValidationRule(
         f"!has(self.event) || self.event == '' || self.event in {_list(EVENTS)}",
         f"invalid policy event {_CHOICE}",
         f"'invalid policy event: ' + self.event + ' {_CHOICE}'",
     ),
-    Rule(
+    ValidationRule(
         f"!has(self.events) || self.events.all(e, e in {_list(EVENTS)})",
         f"invalid policy event {_CHOICE}",
         f"'invalid policy event: ' + self.events.filter(e, !(e in {_list(EVENTS)}))[0] + ' {_CHOICE}'",
     ),
-    Rule(
+    ValidationRule(
         f"!{_HAS_EVENTS} || (has(self.action) && self.action in {_list(ACTIONS)})",
         f"invalid policy action {_CHOICE}",
         f"'invalid policy action: ' + (has(self.action) ? self.action : '') + ' {_CHOICE}'",
     ),
-    Rule("!has(self.exitCode) || self.exitCode != 0", f"0 is not a valid error code {_CHOICE}"),
+    ValidationRule("!has(self.exitCode) || self.exitCode != 0", f"0 is not a valid error code {_CHOICE}"),
 )
 """Rules of one policy."""
 
 _NAMES = "((has(p.event) && p.event == e) || (has(p.events) && e in p.events))"
 _POLICIES = (
-    Rule(
+    ValidationRule(
         f"{_list(EVENTS)}.all(e, self.filter(p, {_NAMES}).size() <= 1)",
         f"duplicate event  across different policy {_CHOICE}",
         f"'duplicate event ' + {_list(EVENTS)}.filter(e, self.filter(p, {_NAMES}).size() > 1)[0] "
         f"+ '  across different policy {_CHOICE}'",
     ),
-    Rule(
+    ValidationRule(
         "!self.exists(p, (has(p.event) && p.event == '*') || (has(p.events) && '*' in p.events)) || "
         "!self.exists(p, (has(p.event) && p.event != '' && p.event != '*') || "
         "(has(p.events) && p.events.exists(e, e != '*')))",
@@ -91,7 +93,7 @@ _POLICIES = (
 )
 """Rules of a list of policies."""
 
-_CODES = Rule(
+_CODES = ValidationRule(
     "[self.filter(p, has(p.exitCode)).map(p, p.exitCode)].all(codes, "
     "codes.all(c, codes.indexOf(c) == codes.lastIndexOf(c)))",
     f"duplicate exitCode {_CHOICE}",
@@ -110,25 +112,25 @@ _REPLICAS = "(has(self.replicas) ? self.replicas : 0)"
 _OF_TASK = "' in task: ' + (has(self.name) ? self.name : '')"
 
 _TASK = (
-    Rule(
+    ValidationRule(
         f"!has(self.minAvailable) || self.minAvailable <= {_REPLICAS}",
         "'minAvailable' is greater than 'replicas' in task",
         f"\"'minAvailable' is greater than 'replicas'\" + {_OF_TASK}",
     ),
-    Rule(
+    ValidationRule(
         f"!has(self.partitionPolicy) || {_REPLICAS} == "
         "self.partitionPolicy.totalPartitions * self.partitionPolicy.partitionSize",
         "'Replicas' are not equal to TotalPartitions*PartitionSize",
         f"\"'Replicas' are not equal to TotalPartitions*PartitionSize\" + {_OF_TASK}",
     ),
-    Rule(
+    ValidationRule(
         "!has(self.partitionPolicy) || !has(self.partitionPolicy.minPartitions) || "
         "self.partitionPolicy.minPartitions == 0 || !has(self.minAvailable) || self.minAvailable == "
         "self.partitionPolicy.minPartitions * self.partitionPolicy.partitionSize",
         "'MinAvailable' is not equal to MinPartitions*PartitionSize",
         f"\"'MinAvailable' is not equal to MinPartitions*PartitionSize\" + {_OF_TASK}",
     ),
-    Rule(
+    ValidationRule(
         "!has(self.dependsOn) || !has(self.dependsOn.name) || !has(self.name) || !(self.name in self.dependsOn.name)",
         "job has dependencies between tasks, but doesn't form a directed acyclic graph(DAG); a task depends on itself",
     ),
@@ -137,25 +139,25 @@ _TASK = (
 
 _TASK_NAMES = "self.tasks.map(t, has(t.name) ? t.name : '')"
 _SPEC = (
-    Rule("has(self.tasks)", "No task specified in job spec"),
-    Rule(
+    ValidationRule("has(self.tasks)", "No task specified in job spec"),
+    ValidationRule(
         "!has(self.minAvailable) || !has(self.tasks) || "
         "self.tasks.map(t, has(t.replicas) ? t.replicas : 0).sum() >= self.minAvailable",
         "job 'minAvailable' should not be greater than total replicas in tasks",
     ),
-    Rule(
+    ValidationRule(
         f"!has(self.tasks) || [{_TASK_NAMES}].all(names, "
         "names.all(n, n == '' || names.indexOf(n) == names.lastIndexOf(n)))",
         "duplicated task name",
     ),
-    Rule(
+    ValidationRule(
         f"!has(self.tasks) || [{_TASK_NAMES}].all(names, self.tasks.all(t, !has(t.dependsOn) || "
         "!has(t.dependsOn.name) || t.dependsOn.name.all(d, d in names)))",
         "job has dependencies between tasks, but doesn't form a directed acyclic graph(DAG); "
         "a task depends on one that is not there",
     ),
-    Rule("!has(self.queue) || self.queue != 'root'", "can not submit job to root queue"),
-    Rule(
+    ValidationRule("!has(self.queue) || self.queue != 'root'", "can not submit job to root queue"),
+    ValidationRule(
         "!has(self.plugins) || !('mpi' in self.plugins) || !has(self.tasks) || "
         "(self.plugins['mpi'].exists(a, a.startsWith('--master') || a.startsWith('-master')) ? "
         "self.tasks.exists(t, has(t.name) && self.plugins['mpi'].exists(a, "
@@ -163,7 +165,7 @@ _SPEC = (
         "self.tasks.exists(t, has(t.name) && t.name == 'master'))",
         "The specified mpi master task was not found",
     ),
-    Rule(
+    ValidationRule(
         "!has(self.tasks) || !has(oldSelf.tasks) || self.tasks.size() == oldSelf.tasks.size()",
         "job updates may not add or remove tasks",
     ),
@@ -179,20 +181,20 @@ _SPEC = (
         IMMUTABLE,
     ),
     *(
-        Rule(
+        ValidationRule(
             f"has(self.{name}) == has(oldSelf.{name}) ? (!has(self.{name}) || self.{name} == oldSelf.{name}) : "
             f"((!has(self.{name}) || self.{name}.size() == 0) && (!has(oldSelf.{name}) || oldSelf.{name}.size() == 0))",
             IMMUTABLE,
         )
         for name in ("plugins", "policies")
     ),
-    Rule(
+    ValidationRule(
         "has(self.networkTopology) == has(oldSelf.networkTopology) && "
         "(!has(self.networkTopology) || self.networkTopology == oldSelf.networkTopology)",
         IMMUTABLE,
     ),
     *(
-        Rule(
+        ValidationRule(
             "!has(self.tasks) || !has(oldSelf.tasks) || "
             f"self.tasks.map(t, has(t.{name}) ? t.{name} : {empty}) == "
             f"oldSelf.tasks.map(t, has(t.{name}) ? t.{name} : {empty})",
@@ -200,7 +202,7 @@ _SPEC = (
         )
         for name, empty in (("name", "''"), ("topologyPolicy", "''"), ("maxRetry", "0"))
     ),
-    Rule(
+    ValidationRule(
         "(has(self.volumes) ? self.volumes.map(v, v.mountPath) : []) == "
         "(has(oldSelf.volumes) ? oldSelf.volumes.map(v, v.mountPath) : [])",
         IMMUTABLE,
@@ -210,38 +212,38 @@ _SPEC = (
 and writes them with Go's types adds empty members, which only the webhook can distinguish from changes."""
 
 _VOLUMES = (
-    Rule(
+    ValidationRule(
         "[self.map(v, v.mountPath)].all(paths, paths.all(p, paths.indexOf(p) == paths.lastIndexOf(p)))",
         "duplicated mountPath",
         "'duplicated mountPath: ' + [self.map(v, v.mountPath)].map(paths, "
         "paths.filter(p, paths.indexOf(p) != paths.lastIndexOf(p)))[0][0]",
     ),
-    Rule(
+    ValidationRule(
         "self.all(v, !has(v.volumeClaim) || !has(v.volumeClaimName) || v.volumeClaimName == '')",
         "conflict: If you want to use an existing PVC, just specify VolumeClaimName. If you want to create a new PVC, "
         "you do not need to specify VolumeClaimName.",
         on_create=True,  # not on updates, because the controller writes the name of the claim that it has made
     ),
 )
-_VOLUME = Rule(
+_VOLUME = ValidationRule(
     "has(self.volumeClaim) || (has(self.volumeClaimName) && self.volumeClaimName != '')",
     "either VolumeClaim or VolumeClaimName must be specified",
 )
-_PLUGINS = Rule(
+_PLUGINS = ValidationRule(
     f"self.all(p, p in {_list(PLUGINS)})",
     "unable to find job plugin",
     f"'unable to find job plugin: ' + self.filter(p, !(p in {_list(PLUGINS)}))[0]",
 )
 
 ROOT = (
-    Rule("has(self.spec)", "No task specified in job spec", on_create=True),
-    Rule(
+    ValidationRule("has(self.spec)", "No task specified in job spec", on_create=True),
+    ValidationRule(
         "self.metadata.name.size() <= 63",
         "create job validate failed: name part must be no more than 63 bytes",
         "'create job with name ' + self.metadata.name + ' validate failed [name part must be no more than 63 bytes]'",
         on_create=True,
     ),
-    Rule(
+    ValidationRule(
         "!has(self.spec) || !has(self.spec.tasks) || self.metadata.name.size() > 63 || "
         "self.spec.tasks.all(t, self.metadata.name.size() + (has(t.name) ? t.name.size() : 8) + 3 <= 63)",
         "create pod validate failed: name part must be no more than 63 bytes; pods are named JOB-TASK-INDEX",

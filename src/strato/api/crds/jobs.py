@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from strato.api.crds import jobrules
-from strato.api.crds.rules import Rule, add
+from strato.api.crds.rules import ValidationRule, add
 from strato.api.crds.schema import (
     LABEL,
     SUBDOMAIN,
@@ -177,11 +177,11 @@ def job() -> dict[str, Schema]:
 
 
 _SCHEDULE = (
-    Rule("self != ''", "schedule is required, but got empty"),
-    Rule(
+    ValidationRule("self != ''", "schedule is required, but got empty"),
+    ValidationRule(
         "!self.contains('TZ')", "schedule should not contain TZ or CRON_TZ, TZ should only be set in the timeZone field"
     ),
-    Rule(
+    ValidationRule(
         "self == '' || self.contains('TZ') || (self.startsWith('@') ? "
         "self.matches('^@(yearly|annually|monthly|weekly|daily|midnight|hourly)$') || self.startsWith('@every ') : "
         "self.trim().matches('^[-0-9A-Za-z*?/,]+([ \\t]+[-0-9A-Za-z*?/,]+){4}$'))",
@@ -190,20 +190,20 @@ _SCHEDULE = (
     ),
 )
 _TIME_ZONE = (
-    Rule("self != ''", "timeZone must be nil or non-empty string, got empty string"),
-    Rule(
+    ValidationRule("self != ''", "timeZone must be nil or non-empty string, got empty string"),
+    ValidationRule(
         "self == '' || (self.matches('^[A-Za-z._0-9+][-A-Za-z._0-9+]{0,13}(/[A-Za-z._0-9+][-A-Za-z._0-9+]{0,13})*$') "
         "&& !self.matches('(^|/)[.][.]?(/|$)'))",
         "unknown timeZone",
         "'unknown timeZone ' + self",
     ),
-    Rule(
+    ValidationRule(
         "self.lowerAscii() != 'local'",
         "timeZone can't be Local, and must be defined in https://www.iana.org/time-zones",
     ),
 )
 CRON_ROOT = (
-    Rule(
+    ValidationRule(
         "self.metadata.name.size() <= 52",
         "cronJob name must be no more than 52 characters to accommodate job name suffix (max 63 total)",
         on_create=True,
@@ -215,13 +215,13 @@ MAX_FLOWS = 250
 MAX_TARGETS = 128
 MAX_CONDITIONS = 16
 _FLOWS = (
-    Rule(
+    ValidationRule(
         "[self.map(f, f.name)].all(names, self.all(f, !has(f.dependsOn) || !has(f.dependsOn.targets) || "
         "f.dependsOn.targets.all(t, t in names)))",
         "jobflow Flow is not DAG: a flow depends on one that is not there",
     ),
 )
-_FLOW = Rule(
+_FLOW = ValidationRule(
     "!has(self.dependsOn) || !has(self.dependsOn.targets) || !(self.name in self.dependsOn.targets)",
     "jobflow Flow is not DAG: a flow depends on itself",
     "'jobflow Flow is not DAG: vertex ' + self.name + ' depends on itself'",

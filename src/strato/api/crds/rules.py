@@ -25,7 +25,7 @@ _INSIDE: Final = ("items", "additionalProperties")
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ValidationRule:
     """One entry of ``x-kubernetes-validations``."""
 
     rule: str
@@ -48,7 +48,7 @@ class Rule:
         return body
 
 
-def add(schema: Schema, *rules: Rule) -> Schema:
+def add(schema: Schema, *rules: ValidationRule) -> Schema:
     """Add rules to a schema, in place, and return it."""
     schema.setdefault(_KEY, []).extend(rule.to_json() for rule in rules)
     return schema
@@ -87,15 +87,17 @@ def for_older(manifest: Mapping[str, Any]) -> dict[str, Any]:
     return {**manifest, "spec": {**manifest["spec"], "versions": versions}}
 
 
-def unchanged(members: Sequence[tuple[str, str]], message: str) -> list[Rule]:
+def unchanged(members: Sequence[tuple[str, str]], message: str) -> list[ValidationRule]:
     """Return rules that forbid changes of members, given with their empty values in CEL, which equal missing ones."""
     return [
-        Rule(f"(has(self.{name}) ? self.{name} : {empty}) == (has(oldSelf.{name}) ? oldSelf.{name} : {empty})", message)
+        ValidationRule(
+            f"(has(self.{name}) ? self.{name} : {empty}) == (has(oldSelf.{name}) ? oldSelf.{name} : {empty})", message
+        )
         for name, empty in members
     ]
 
 
-TIERS = Rule(
+TIERS = ValidationRule(
     "!has(self.highestTierAllowed) || !has(self.highestTierName) || self.highestTierName == ''",
     "must not specify 'highestTierAllowed' and 'highestTierName' in networkTopology simultaneously",
 )

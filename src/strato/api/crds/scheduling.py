@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from strato.api.crds.rules import TIERS, Rule, add
+from strato.api.crds.rules import TIERS, ValidationRule, add
 from strato.api.crds.schema import (
     SUBDOMAIN,
     Schema,
@@ -23,11 +23,11 @@ MAX_RESOURCES = 128
 
 _WHOLE = "k in ['cpu', 'memory', 'ephemeral-storage'] || quantity(string(self[k])).isInteger()"
 _AMOUNTS = (
-    Rule(
+    ValidationRule(
         "self.all(k, !quantity(string(self[k])).isLessThan(quantity('0')))",
         "amounts must be greater than or equal to 0",
     ),
-    Rule(f"self.all(k, {_WHOLE})", "amounts of this resource must be an integer"),
+    ValidationRule(f"self.all(k, {_WHOLE})", "amounts of this resource must be an integer"),
 )
 """Rules of a resource list of a queue (spec volcano-api 18.2)."""
 
@@ -37,19 +37,19 @@ def _less(left: str, right: str) -> str:
 
 
 _QUEUE = (
-    Rule(
+    ValidationRule(
         "!has(self.guarantee) || !has(self.guarantee.resource) || self.guarantee.resource.all(k, has(self.deserved) && "
         f"k in self.deserved && !{_less('self.deserved[k]', 'self.guarantee.resource[k]')})",
         "deserved must be >= guarantee",
     ),
-    Rule(
+    ValidationRule(
         "!has(self.deserved) || !has(self.capability) || self.deserved.all(k, !(k in self.capability) || "
         f"!{_less('self.capability[k]', 'self.deserved[k]')})",
         "deserved must be <= capability",
     ),
 )
 QUEUE_ROOT = (
-    Rule(
+    ValidationRule(
         "!has(self.spec) || !has(self.spec.parent) || self.metadata.name == 'root' || "
         "self.spec.parent != self.metadata.name",
         "a queue cannot use itself as parent",

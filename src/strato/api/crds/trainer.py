@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from strato.api import trainer
-from strato.api.crds.rules import Rule, add
+from strato.api.crds.rules import ValidationRule, add
 from strato.api.crds.schema import (
     Schema,
     array,
@@ -21,41 +21,41 @@ from strato.api.crds.schema import (
     time,
 )
 
-_KEPT: Final = Rule("self == oldSelf", "field is immutable")
+_KEPT: Final = ValidationRule("self == oldSelf", "field is immutable")
 _MANAGERS: Final = (trainer.CONTROLLER, *trainer.OTHER_CONTROLLERS)
-_MANAGER: Final = Rule(
+_MANAGER: Final = ValidationRule(
     f"self in {list(_MANAGERS)!r}",
     f"ManagedBy must be {_MANAGERS[0]} or {_MANAGERS[1]} if set",
 )
-_URI: Final = Rule(
+_URI: Final = ValidationRule(
     "self == '' || self.matches('^[A-Za-z][A-Za-z0-9+.-]*://.+$')",
     "storageUri may be empty, or it must be a valid URI (scheme://...)",
 )
-_ONE_POLICY: Final = Rule(
+_ONE_POLICY: Final = ValidationRule(
     "[has(self.torch), has(self.mpi), has(self.jax), has(self.xgboost), has(self.flux)].filter(x, x).size() <= 1",
     "Only one of the policy can be configured",
 )
-_ONE_SCHEDULER: Final = Rule(
+_ONE_SCHEDULER: Final = ValidationRule(
     "!(has(self.coscheduling) && has(self.volcano))", "Only one of coscheduling and volcano can be configured"
 )
-_NOT_THE_NODE: Final = Rule(
+_NOT_THE_NODE: Final = ValidationRule(
     f"!self.exists(c, c == '{trainer.NODE}')",
     "containerNames must not include the main node container because PET_* envs are always injected into it",
 )
 ROOT: Final = (
-    Rule(
+    ValidationRule(
         "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
         "metadata.name must match RFC 1035 DNS label format",
     ),
-    Rule("size(self.metadata.name) <= 63", "metadata.name must be no more than 63 characters"),
+    ValidationRule("size(self.metadata.name) <= 63", "metadata.name must be no more than 63 characters"),
 )
 """Rules of a TrainJob that need its name."""
 _NAME: Final = 253
 _MOST_VARIABLES: Final = 128
 
 
-def _one_or_more(name: str) -> Rule:
-    return Rule("self >= 1", f"{name} must be greater than or equal to 1")
+def _one_or_more(name: str) -> ValidationRule:
+    return ValidationRule("self >= 1", f"{name} must be greater than or equal to 1")
 
 
 def _variables(description: str) -> Schema:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from strato.api import mpioperator
-from strato.api.crds.rules import Rule, add
+from strato.api.crds.rules import ValidationRule, add
 from strato.api.crds.schema import (
     SUBDOMAIN,
     Schema,
@@ -22,12 +22,12 @@ from strato.api.crds.schema import (
 
 _CLEAN: Final = ("All", "Running", "None")
 _NPROC: Final = "^(auto|cpu|gpu|[1-9][0-9]*)$"
-_QUEUE_IS_KEPT: Final = Rule("self == oldSelf", "spec.runPolicy.schedulingPolicy.queue is immutable")
-_VERSION_IS_KEPT: Final = Rule(
+_QUEUE_IS_KEPT: Final = ValidationRule("self == oldSelf", "spec.runPolicy.schedulingPolicy.queue is immutable")
+_VERSION_IS_KEPT: Final = ValidationRule(
     "has(self.sshAuthMountPath) == has(oldSelf.sshAuthMountPath)",
     "an MPIJob keeps the version it was created in (v2beta1 sets sshAuthMountPath): change it through that version",
 )
-_BOUNDS: Final = Rule(
+_BOUNDS: Final = ValidationRule(
     "!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",
     "minReplicas must be <= maxReplicas",
 )

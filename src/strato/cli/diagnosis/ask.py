@@ -76,14 +76,14 @@ class _Asking:
         facts = replace(facts, off=_off(definitions or {}))
         if not facts.is_embedded:
             from strato.admission.webhook import SERVICES, Hooks, configurations
-            from strato.admission.webhook.configuration import Endpoint
+            from strato.admission.webhook.configuration import WebhookEndpoint
             from strato.api.crds import manifests, rules
 
             gone = trainingkinds.kinds_of(facts.off)
             is_old = bool(facts.minor) and facts.minor < OLDEST_MINOR
             expected = [rules.for_older(body) if is_old else body for body in manifests(gone)]
             services = tuple(one for one in SERVICES.values() if one.kind not in gone)
-            hooks = configurations(Hooks(services=services), Endpoint(url="https://unused"))
+            hooks = configurations(Hooks(services=services), WebhookEndpoint(url="https://unused"))
             facts = replace(
                 facts,
                 definitions=definitions,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from strato.api import trainingkinds
 from strato.api.meta import Json as Json
-from strato.cli.diagnosis.findings import Finding, problem, warning
+from strato.cli.diagnosis.findings import CheckResult, problem, warning
 from strato.clock import format_time
 
 OLDEST_MINOR = 30
@@ -96,13 +96,13 @@ def minor_of(version: str) -> int:
     return int(parts[1]) if len(parts) > 1 and parts[0] == "1" and parts[1].isdecimal() else 0
 
 
-def findings(facts: ClusterFacts) -> Iterator[Finding]:
+def findings(facts: ClusterFacts) -> Iterator[CheckResult]:
     """Judge all facts; for a cluster that did not answer, report only that."""
     if facts.refusal:
         todo = f"check {facts.named_by}, or name another cluster with --kubeconfig FILE or --master URL"
         yield problem("cluster", f"{facts.address}: {facts.refusal}", todo)
         return
-    yield Finding("cluster", f"{facts.address} answers, named by {facts.named_by}")
+    yield CheckResult("cluster", f"{facts.address} answers, named by {facts.named_by}")
     yield _version(facts)
     if facts.kubectl:
         yield from _kubectl(facts)
@@ -122,21 +122,21 @@ def findings(facts: ClusterFacts) -> Iterator[Finding]:
         yield warning("rights", f"you may not list {what}: nothing is known of them", todo)
 
 
-def _version(facts: ClusterFacts) -> Finding:
+def _version(facts: ClusterFacts) -> CheckResult:
     check = "server version"
     if facts.is_embedded:
         theirs = facts.version.partition("+strato")[2]
         if theirs != facts.strato:
             what = f"the cluster runs strato {theirs}, this command is {facts.strato}"
             return problem(check, what, "strato down; strato up")
-        return Finding(check, f"{facts.version}, the version of this command")
+        return CheckResult(check, f"{facts.version}, the version of this command")
     if facts.minor and facts.minor < OLDEST_MINOR:
         what = f"Kubernetes {facts.version}: before 1.{OLDEST_MINOR} definitions go without their rules in CEL"
         return warning(check, what, f"upgrade to 1.{OLDEST_MINOR} or newer; until then keep the webhook running")
-    return Finding(check, f"Kubernetes {facts.version}")
+    return CheckResult(check, f"Kubernetes {facts.version}")
 
 
-def _kubectl(facts: ClusterFacts) -> Iterator[Finding]:
+def _kubectl(facts: ClusterFacts) -> Iterator[CheckResult]:
     ours, theirs = minor_of(facts.kubectl), facts.minor
     if not (ours and theirs) or facts.is_embedded:  # the embedded server's tests include old kubectls
         return
@@ -145,7 +145,7 @@ def _kubectl(facts: ClusterFacts) -> Iterator[Finding]:
         yield warning("kubectl", what, f"install kubectl 1.{theirs}: https://kubernetes.io/docs/tasks/tools")
 
 
-def _certificate(facts: ClusterFacts) -> Finding:
+def _certificate(facts: ClusterFacts) -> CheckResult:
     check = "kubeconfig"
     ends = facts.certificate_ends or 0.0
     days = (ends - facts.now) / SECONDS_PER_DAY
@@ -153,13 +153,13 @@ def _certificate(facts: ClusterFacts) -> Finding:
         return problem(check, f"your client certificate ended {format_time(ends)}", "get a new kubeconfig")
     if days < WARN_DAYS:
         return warning(check, f"your client certificate ends {format_time(ends)}", "get a new kubeconfig before")
-    return Finding(check, f"your client certificate is good for {days:.0f} days")
+    return CheckResult(check, f"your client certificate is good for {days:.0f} days")
 
 
-def _clock(skew_seconds: float) -> Finding:
+def _clock(skew_seconds: float) -> CheckResult:
     check = "clock"
     if abs(skew_seconds) <= _SKEW_SECONDS:
-        return Finding(check, "the same on both sides")
+        return CheckResult(check, "the same on both sides")
     side = "ahead of" if skew_seconds > 0 else "behind"
     what = f"the server's is {_spoken(abs(skew_seconds))} {side} this machine's: leases and certificates go by it"
     make = problem if abs(skew_seconds) > _BAD_SKEW_SECONDS else warning
@@ -170,7 +170,7 @@ def _spoken(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-def _definitions(facts: ClusterFacts) -> Iterator[Finding]:
+def _definitions(facts: ClusterFacts) -> Iterator[CheckResult]:
     check, todo = "definitions", "strato install --only crds"
     if facts.definitions is None:
         return
@@ -190,20 +190,20 @@ def _definitions(facts: ClusterFacts) -> Iterator[Finding]:
         if wrong is not None:
             yield wrong
     if sound:
-        yield Finding(check, f"{sound} of {len(facts.expected)} are as this version makes them")
+        yield CheckResult(check, f"{sound} of {len(facts.expected)} are as this version makes them")
 
 
-def _off(facts: ClusterFacts) -> Finding:
+def _off(facts: ClusterFacts) -> CheckResult:
     """Name the kinds that are off, as a sound finding, since the installation chose to leave them out."""
     if facts.is_embedded:
         how = f"strato down; strato up --training-kinds={trainingkinds.ALL}"
     else:
         how = "strato install " + " ".join(f"--set {trainingkinds.value_of(name)}=true" for name in facts.off)
     what = f"off: {', '.join(facts.off)} (kubectl answers: no matches for kind); to have them: {how}"
-    return Finding("training jobs", what)
+    return CheckResult("training jobs", what)
 
 
-def judge_definition(name: str, found: Json, wanted: Json) -> Finding | None:
+def judge_definition(name: str, found: Json, wanted: Json) -> CheckResult | None:
     """Return the finding about a definition as the server has it; None if it is in order."""
     check, todo = "definitions", "strato install --only crds"
     if found.get("metadata", {}).get("deletionTimestamp"):
@@ -253,7 +253,7 @@ def _rules(schema: Json) -> set[str]:
     return {rule["rule"] for rule in all_rules(schema)}
 
 
-def _webhooks(facts: ClusterFacts) -> Iterator[Finding]:
+def _webhooks(facts: ClusterFacts) -> Iterator[CheckResult]:
     check = "webhooks"
     if facts.webhook_error:
         what = f"a creation that only pretends was answered: {facts.webhook_error}"
@@ -275,10 +275,10 @@ def _webhooks(facts: ClusterFacts) -> Iterator[Finding]:
     bad = [finding for hook in facts.webhooks if (finding := judge_webhook(hook, facts.now))]
     yield from bad
     if not (bad or missing or facts.webhook_error):
-        yield Finding(check, f"{len(there)} registered, their certificates are good")
+        yield CheckResult(check, f"{len(there)} registered, their certificates are good")
 
 
-def judge_webhook(hook: WebhookFacts, now: float) -> Finding | None:
+def judge_webhook(hook: WebhookFacts, now: float) -> CheckResult | None:
     """Return the finding about a webhook configuration; None if it is in order."""
     check, todo = "webhooks", "kubectl -n volcano-system rollout restart deployment volcano-admission"
     effect = "what it judges cannot be written" if hook.blocks else "nothing is judged by it"
@@ -294,7 +294,7 @@ def judge_webhook(hook: WebhookFacts, now: float) -> Finding | None:
     return None
 
 
-def _leaders(facts: ClusterFacts) -> Iterator[Finding]:
+def _leaders(facts: ClusterFacts) -> Iterator[CheckResult]:
     if facts.leases is None:
         return
     for component, command in (("scheduler", "scheduler"), ("controllers", "controllers")):
@@ -308,10 +308,10 @@ def _leaders(facts: ClusterFacts) -> Iterator[Finding]:
             todo = f"kubectl -n volcano-system get pods; kubectl -n volcano-system logs deployment/volcano-{component}"
             yield problem(component, what, todo)
         else:
-            yield Finding(component, f"{lease.holder} leads")
+            yield CheckResult(component, f"{lease.holder} leads")
 
 
-def _queues(facts: ClusterFacts) -> Iterator[Finding]:
+def _queues(facts: ClusterFacts) -> Iterator[CheckResult]:
     if facts.queues is None:
         return
     state = facts.queues.get("default")
@@ -321,4 +321,4 @@ def _queues(facts: ClusterFacts) -> Iterator[Finding]:
     elif state not in ("", "Open"):
         yield warning("queues", f"queue 'default' is {state}: its jobs wait", "strato queue operate -n default -a open")
     else:
-        yield Finding("queues", f"{len(facts.queues)}, 'default' among them")
+        yield CheckResult("queues", f"{len(facts.queues)}, 'default' among them")

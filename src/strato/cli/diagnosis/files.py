@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from strato.cli.diagnosis.cluster import SECONDS_PER_DAY, WARN_DAYS
-from strato.cli.diagnosis.findings import Finding, problem, warning
+from strato.cli.diagnosis.findings import CheckResult, problem, warning
 from strato.cli.home import Home
 from strato.clock import Clock, format_time
 from strato.errors import StratoError
 
 
-def findings(home: Home, journal: Path, clock: Clock) -> Iterator[Finding]:
+def findings(home: Home, journal: Path, clock: Clock) -> Iterator[CheckResult]:
     """Check the directory and return all findings."""
     yield _process(home)
     yield from _node(home)
@@ -27,34 +27,34 @@ def _again(home: Home) -> str:
     return f"{home.command('down')}; {home.command('up')}"
 
 
-def _process(home: Home) -> Finding:
+def _process(home: Home) -> CheckResult:
     pid = home.running_pid()
     if pid is None:
-        return Finding("process", f"no cluster runs in {home.path}; '{home.command('up')}' starts one")
+        return CheckResult("process", f"no cluster runs in {home.path}; '{home.command('up')}' starts one")
     if not home.ready():
         what = f"process {pid} is not ready; the very first start compiles for up to a minute"
         return problem("process", what, f"tail -f {home.log}")
-    return Finding("process", f"process {pid} serves at {home.ready()['address']}")
+    return CheckResult("process", f"process {pid} serves at {home.ready()['address']}")
 
 
-def _node(home: Home) -> Iterator[Finding]:
+def _node(home: Home) -> Iterator[CheckResult]:
     """Yield the node's warnings from the running cluster's ready file: its process may have other rights than ours."""
     if home.running_pid() is not None:
         for text in (home.ready().get("node") or {}).get("warnings", ()):
             yield warning("node", str(text), f"what it says, then: {_again(home)}")
 
 
-def _journal(home: Home, journal: Path) -> Finding:
+def _journal(home: Home, journal: Path) -> CheckResult:
     if home.running_pid() is not None:
-        return Finding("journal", f"{journal}: in use; it was checked when the cluster started")
+        return CheckResult("journal", f"{journal}: in use; it was checked when the cluster started")
     if not any(journal.parent.glob(f"{journal.name}*")):
-        return Finding("journal", f"{journal}: none yet")
+        return CheckResult("journal", f"{journal}: none yet")
     try:
         count, revision = check_journal(journal)
     except StratoError as error:
         what = str(error) if str(journal) in str(error) else f"{journal}: {error}"
         return problem("journal", what, "strato restore FILE, or: strato doctor --salvage")
-    return Finding("journal", f"{journal}: {count} objects, revision {revision}, every checksum matches")
+    return CheckResult("journal", f"{journal}: {count} objects, revision {revision}, every checksum matches")
 
 
 def check_journal(journal: Path) -> tuple[int, int]:
@@ -79,7 +79,7 @@ def check_journal(journal: Path) -> tuple[int, int]:
         return count, revision
 
 
-def _permissions(home: Home, journal: Path) -> Iterator[Finding]:
+def _permissions(home: Home, journal: Path) -> Iterator[CheckResult]:
     check = "permissions"
     secrets = [home.tokens, home.kubeconfig, *sorted(home.pki.glob("*.key")), *sorted(home.path.glob("kubeconfig.*"))]
     secrets += [path for path in sorted(journal.parent.glob(f"{journal.name}*")) if path.is_file()]
@@ -91,10 +91,10 @@ def _permissions(home: Home, journal: Path) -> Iterator[Finding]:
         mode_of_it = path.stat().st_mode & 0o777
         yield problem(check, f"{path}: others may read it (mode {mode_of_it:04o})", f"chmod 600 {path}")
     if not open_ones and not mode & 0o077:
-        yield Finding(check, "keys, tokens and journal are their owner's alone")
+        yield CheckResult(check, "keys, tokens and journal are their owner's alone")
 
 
-def _certificates(home: Home, now: float) -> Iterator[Finding]:
+def _certificates(home: Home, now: float) -> Iterator[CheckResult]:
     from strato.cli.diagnosis.ask import ends_of
 
     check = "certificates"
@@ -109,4 +109,4 @@ def _certificates(home: Home, now: float) -> Iterator[Finding]:
         elif ends - now < WARN_DAYS * SECONDS_PER_DAY:
             yield problem(check, f"{path}: it ends {format_time(ends)}; a start renews it", _again(home))
         else:
-            yield Finding(check, f"{path}: good for {(ends - now) / SECONDS_PER_DAY:.0f} days")
+            yield CheckResult(check, f"{path}: good for {(ends - now) / SECONDS_PER_DAY:.0f} days")

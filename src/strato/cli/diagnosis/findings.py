@@ -16,7 +16,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """The result of one check."""
 
     check: str
@@ -28,11 +28,11 @@ class Finding:
     """The command to type, or another remedy; empty if none is needed."""
 
 
-def warning(check: str, what: str, todo: str) -> Finding:
+def warning(check: str, what: str, todo: str) -> CheckResult:
     """Return a finding of something that works and could do more."""
-    return Finding(check, what, Status.WARNING, todo)
+    return CheckResult(check, what, Status.WARNING, todo)
 
 
-def problem(check: str, what: str, todo: str) -> Finding:
+def problem(check: str, what: str, todo: str) -> CheckResult:
     """Return a finding of something that is wrong."""
-    return Finding(check, what, Status.PROBLEM, todo)
+    return CheckResult(check, what, Status.PROBLEM, todo)

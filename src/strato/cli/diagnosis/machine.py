@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from strato.cli.diagnosis.findings import Finding, problem, warning
+from strato.cli.diagnosis.findings import CheckResult, problem, warning
 from strato.units import human_bytes
 
 LITTLE_ROOM_BYTES = 256 << 20
@@ -17,7 +17,7 @@ _CLOCK_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class FreeSpace:
     """Free space of one file system that the cluster writes to."""
 
     path: Path
@@ -54,7 +54,7 @@ class MachineFacts:
     """Why pods cannot reach other machines; empty when they can, or when not run as root."""
     kubectl: str = ""
     """Version of the system's kubectl, ``unknown`` when it does not say, empty when there is none."""
-    rooms: Sequence[Room] = ()
+    rooms: Sequence[FreeSpace] = ()
     memory_bytes: int = 1 << 40
     """Memory that is free or can be reclaimed at once (``MemAvailable``)."""
     open_files: int = 1 << 20
@@ -67,9 +67,9 @@ class MachineFacts:
     """How far in the future the newest file of the journal was written."""
 
 
-def findings(facts: MachineFacts) -> Iterator[Finding]:
+def findings(facts: MachineFacts) -> Iterator[CheckResult]:
     """Judge all facts."""
-    yield Finding("version", f"strato {facts.strato}, Python {facts.python}")
+    yield CheckResult("version", f"strato {facts.strato}, Python {facts.python}")
     yield _privileges(facts)
     yield _cgroups(facts)
     if facts.isolation == "root":
@@ -83,21 +83,23 @@ def findings(facts: MachineFacts) -> Iterator[Finding]:
     yield _kubectl(facts)
 
 
-def _privileges(facts: MachineFacts) -> Finding:
+def _privileges(facts: MachineFacts) -> CheckResult:
     check, who = "privileges", f"you are {facts.user}"
     if facts.isolation == "root":
-        return Finding(check, f"{who}: pods get namespaces and addresses of their own")
+        return CheckResult(check, f"{who}: pods get namespaces and addresses of their own")
     if facts.isolation == "user":
-        return Finding(check, f"{who}: pods get user namespaces, and share the machine's network; as root they do not")
+        return CheckResult(
+            check, f"{who}: pods get user namespaces, and share the machine's network; as root they do not"
+        )
     what = f"{who}, who may make no namespaces: pods run as plain processes that see each other and your files"
     return warning(check, what, f"sudo sysctl {facts.forbidding}" if facts.forbidding else "sudo strato up")
 
 
-def _cgroups(facts: MachineFacts) -> Finding:
+def _cgroups(facts: MachineFacts) -> CheckResult:
     check = "cgroups"
     missing = ", ".join(facts.missing_controllers)
     if facts.cgroups and not missing:
-        return Finding(check, "limits of CPU, memory and processes hold")
+        return CheckResult(check, "limits of CPU, memory and processes hold")
     what = f"limits of {missing} do not hold: the control group lacks them" if facts.cgroups else _NO_GROUP
     if facts.has_systemd and facts.user != "root":
         todo = "systemd-run --user --scope -p 'Delegate=cpu memory pids' strato up"
@@ -111,10 +113,10 @@ def _cgroups(facts: MachineFacts) -> Finding:
 _NO_GROUP = "limits of CPU and memory do not hold: no control group can be written"
 
 
-def _egress(facts: MachineFacts) -> Finding:
+def _egress(facts: MachineFacts) -> CheckResult:
     check = "nftables"
     if not facts.egress_problem:
-        return Finding(check, "pods can reach what this machine reaches")
+        return CheckResult(check, "pods can reach what this machine reaches")
     what = f"pods reach one another and this machine, nothing beyond it: {facts.egress_problem}"
     if "not installed" in facts.egress_problem:
         return warning(check, what.split("; ")[0], "apt-get install nftables")
@@ -123,49 +125,49 @@ def _egress(facts: MachineFacts) -> Finding:
     return warning(check, what, "modprobe nf_tables; or go without: strato up --pod-network isolated")
 
 
-def _room(room: Room) -> Finding:
+def _room(room: FreeSpace) -> CheckResult:
     if room.free_bytes < LITTLE_ROOM_BYTES:
         what = f"{room.path}: {human_bytes(room.free_bytes)} free; a full disk stops writes"
         return problem("disk", what, f"free some room: du -xh --max-depth=2 {room.path} | sort -h | tail")
     if room.free_inodes < _FEW_INODES:
         what = f"{room.path}: room for {room.free_inodes} more files; without it nothing is written"
         return problem("disk", what, f"remove files: du -x --inodes --max-depth=2 {room.path} | sort -n | tail")
-    return Finding("disk", f"{room.path}: {human_bytes(room.free_bytes)} free")
+    return CheckResult("disk", f"{room.path}: {human_bytes(room.free_bytes)} free")
 
 
-def _memory(facts: MachineFacts) -> Finding:
+def _memory(facts: MachineFacts) -> CheckResult:
     what = f"{human_bytes(facts.memory_bytes)} of memory free"
     if facts.memory_bytes < _LITTLE_MEMORY_BYTES:
         return warning("memory", what, "end something, or add memory: the first start takes 400 MiB")
-    return Finding("memory", what)
+    return CheckResult("memory", what)
 
 
-def _open_files(facts: MachineFacts) -> Finding:
+def _open_files(facts: MachineFacts) -> CheckResult:
     what = f"a process may open {facts.open_files} files"
     if facts.open_files < _FEW_OPEN_FILES:
         return warning("open files", what, "ulimit -n 65536, in the shell that types 'strato up'")
-    return Finding("open files", what)
+    return CheckResult("open files", what)
 
 
-def _port(facts: MachineFacts) -> Finding:
+def _port(facts: MachineFacts) -> CheckResult:
     check, listener = "port", facts.listener
     if listener is None:
-        return Finding(check, f"{facts.port} is free, or this cluster's own")
+        return CheckResult(check, f"{facts.port} is free, or this cluster's own")
     who = f"process {listener.pid} ({listener.command})" if listener.pid else "another user's process"
     return problem(check, f"{facts.port} is taken by {who}", "strato up --port 0")
 
 
-def _clock(facts: MachineFacts) -> Finding:
+def _clock(facts: MachineFacts) -> CheckResult:
     check, ahead = "clock", facts.newest_write_ahead_seconds
     if ahead > _CLOCK_SECONDS:
         what = f"it was set back: the journal was written {ahead:.0f} s from now"
         return problem(check, what, "timedatectl set-ntp true; certificates and leases go by this clock")
     if facts.is_clock_kept is False:
         return warning(check, "the kernel knows nothing that keeps it right", "timedatectl set-ntp true")
-    return Finding(check, "it is kept right" if facts.is_clock_kept else "nothing speaks against it")
+    return CheckResult(check, "it is kept right" if facts.is_clock_kept else "nothing speaks against it")
 
 
-def _kubectl(facts: MachineFacts) -> Finding:
+def _kubectl(facts: MachineFacts) -> CheckResult:
     if not facts.kubectl:
         return warning("kubectl", "it is not installed", "apt-get install kubernetes-client")
-    return Finding("kubectl", facts.kubectl)
+    return CheckResult("kubectl", facts.kubectl)

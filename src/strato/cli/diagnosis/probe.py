@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from strato import __version__
-from strato.cli.diagnosis.machine import Listener, MachineFacts, Room
+from strato.cli.diagnosis.machine import FreeSpace, Listener, MachineFacts
 from strato.cli.home import Home
 from strato.cli.memory import available_bytes
 from strato.clock import Clock
@@ -69,7 +69,7 @@ def _user() -> str:
         return f"user {os.geteuid()}"
 
 
-def _rooms(*places: Path) -> Iterator[Room]:
+def _rooms(*places: Path) -> Iterator[FreeSpace]:
     """Yield the free space of each file system once; a directory not yet made counts to that of its nearest parent."""
     seen = set()
     for place in places:
@@ -79,7 +79,7 @@ def _rooms(*places: Path) -> Iterator[Room]:
             continue
         seen.add(device)
         numbers = os.statvfs(there)
-        yield Room(there, numbers.f_bavail * numbers.f_frsize, numbers.f_favail if numbers.f_files else 1 << 30)
+        yield FreeSpace(there, numbers.f_bavail * numbers.f_frsize, numbers.f_favail if numbers.f_files else 1 << 30)
 
 
 def kubectl_version() -> str:

@@ -60,7 +60,7 @@ class Components:
     """Shared by all components, so that an event is decoded once; the caller stops them after the components."""
     members: Sequence[Part]
     milestones: Sequence[asyncio.Event]
-    machine: Machine | None
+    machine: LocalNodes | None
 
     def ended(self) -> int:
         """Return how many pods ended because the cluster was stopped."""
@@ -73,7 +73,7 @@ class Components:
         return dataclasses.asdict(self.machine.nodes[0].summary()) if self.machine is not None else None
 
 
-class Machine:
+class LocalNodes:
     """Runs this machine's nodes; when the cluster is stopped, it ends the pods before the nodes."""
 
     def __init__(self, nodes: Sequence[SandboxNode], ending: Ending) -> None:
@@ -194,7 +194,7 @@ def build(
     if options.sandbox:
         sandbox_names = node_names(options.sandbox_nodes)
         nodes = _sandbox_nodes(options, sandbox_names, client, informers, clock, random)
-        machine = Machine(nodes, ending)
+        machine = LocalNodes(nodes, ending)
         names.extend(sandbox_names)
         members.append(("sandbox node", machine.run))
         milestones.extend(node.registered for node in nodes)
@@ -237,7 +237,7 @@ def _sandbox_nodes(
     clock: Clock,
     random: Random,
 ) -> Sequence[SandboxNode]:
-    from strato.node.sandbox.gpupool import Offer
+    from strato.node.sandbox.gpupool import GpuOffer
     from strato.node.sandbox.node import SandboxNode
     from strato.node.sandbox.settings import ClusterServices, NodeOffer, PodIsolation, PodNetwork
 
@@ -246,7 +246,7 @@ def _sandbox_nodes(
         cpus=options.sandbox_cpus,
         memory=options.sandbox_memory,
         cpu_overcommit_factor=options.cpu_overcommit_factor,
-        gpus=Offer(options.gpus),
+        gpus=GpuOffer(options.gpus),
         labels={OURS: ""},
         share=len(names),
     )
@@ -267,7 +267,7 @@ def _sandbox_nodes(
             hidden=[options.home.path, options.data_dir],
         ),
     )
-    others = [dataclasses.replace(offer, name=name, gpus=Offer.NONE) for name in names[1:]]
+    others = [dataclasses.replace(offer, name=name, gpus=GpuOffer.NONE) for name in names[1:]]
     return [first, *(first.neighbour(client(bootstrap.node(other.name)), other) for other in others)]
 
 

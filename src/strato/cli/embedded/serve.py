@@ -143,11 +143,11 @@ def reach_pods(server: ApiServer, home: Home, nodes: Sequence[str], clock: Clock
     from strato.node.sandbox.logs import DiskLogs
     from strato.node.sandbox.paths import NodePaths
     from strato.node.sandbox.streams import NodeStreams
-    from strato.node.sandbox.usage import NodeUsage
+    from strato.node.sandbox.usage import MachineUsage
 
     server.use_logs(DiskLogs(NodePaths(str(home.node)), clock))
     server.use_streams(NodeStreams(NodePaths(str(home.node)), clock))
-    server.use_metrics(NodeUsage(NodePaths(str(home.node)), nodes, clock))
+    server.use_metrics(MachineUsage(NodePaths(str(home.node)), nodes, clock))
 
 
 async def end_a_start_that_cannot_write(journal: SqliteJournal, announced: asyncio.Event) -> None:

@@ -120,7 +120,7 @@ def _rbac(values: Values) -> list[Resource]:
 
 
 def _admission(values: Values) -> list[Resource]:
-    from strato.admission.webhook import Endpoint, Hooks, configurations
+    from strato.admission.webhook import Hooks, WebhookEndpoint, configurations
 
     port = values("basic.admission_port")
     options = [
@@ -152,7 +152,7 @@ def _admission(values: Values) -> list[Resource]:
         part_namespaces=("kube-system", values.namespace),
         failure_policy=values("custom.admission_failure_policy"),
     )
-    endpoint = Endpoint(namespace=values.namespace, service=ADMISSION_SERVICE)
+    endpoint = WebhookEndpoint(namespace=values.namespace, service=ADMISSION_SERVICE)
     when = ("custom.admission_enable",)
     return [
         Resource("admission", service, when),

@@ -19,7 +19,7 @@ from strato.cli.listing import listing_options, show_list, show_page, watch_opti
 from strato.cli.objectnames import object_name
 from strato.cli.output import all_namespaces_option
 from strato.cli.reasons.reading import report_on_job
-from strato.cli.reasons.report import Report
+from strato.cli.reasons.report import ReasonReport
 from strato.cli.verbs import VerbGroup
 from strato.cli.watching import Source
 from strato.client.cluster import Cluster, Json
@@ -95,7 +95,7 @@ def view(ctx: click.Context, namespace: str, name: str, output: str, watching: b
         show_list(ctx, JOBS, output, watching=watching, namespace=namespace, name=name)
         return
 
-    async def read(cluster: Cluster) -> tuple[Json, Sequence[Json], Report | None]:
+    async def read(cluster: Cluster) -> tuple[Json, Sequence[Json], ReasonReport | None]:
         found = await cluster.get(catalog.VCJOB, name, namespace)
         events = await cluster.list(catalog.EVENT, namespace)
         return found, events.items, await report_on_job(cluster, namespace, name)

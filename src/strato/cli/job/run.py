@@ -15,7 +15,7 @@ from strato.cli.job.images import IMAGE_HELP, default_image, warn_about_images
 from strato.cli.job.manifest import job_from_file, words_of
 from strato.cli.job.request import Checks, JobRequest
 from strato.cli.job.resources import DEFAULT
-from strato.cli.job.submission import Submission, submit
+from strato.cli.job.submission import JobSubmission, submit
 from strato.cli.job.wait import wait_until_completed
 from strato.client.cluster import Cluster, Json
 from strato.errors import UsageError
@@ -98,7 +98,7 @@ def run(
     else:
         flags["image"] = flags["image"] or default_image(ctx)
         body = request_of(namespace, flags).manifest()
-    submission = Submission(job=body, namespace=namespace)
+    submission = JobSubmission(job=body, namespace=namespace)
 
     async def work(cluster: Cluster) -> None:
         created = await submit(cluster, submission, dry_run=dry_run, output=output)

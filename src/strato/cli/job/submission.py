@@ -22,7 +22,7 @@ _MAIL_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
+class JobSubmission:
     """A job, and the ConfigMap it mounts if it has a script."""
 
     job: Json
@@ -44,7 +44,7 @@ class Submission:
 
 async def submit(
     cluster: Cluster,
-    submission: Submission,
+    submission: JobSubmission,
     *,
     dry_run: str,
     output: str | None = None,

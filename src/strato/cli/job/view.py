@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from strato.cli.output import fitted_table
-from strato.cli.reasons.report import Report
+from strato.cli.reasons.report import ReasonReport
 from strato.client.cluster import Json
 from strato.clock import SystemClock, parse_time
 from strato.errors import harmless
@@ -26,7 +26,7 @@ _COUNTERS = (
 )
 
 
-def render_job(job: Json, events: Sequence[Json], report: Report | None = None) -> str:
+def render_job(job: Json, events: Sequence[Json], report: ReasonReport | None = None) -> str:
     """Lay out a job, why it is as it is, and those events of its namespace that are about it."""
     lines = [*_head(job), *_spec(job.get("spec", {})), *_status(job.get("status", {}), report)]
     return harmless("\n".join([*lines, *_events(job["metadata"]["name"], events)]))
@@ -109,7 +109,7 @@ def _container(container: Mapping[str, Any]) -> Iterator[str]:
         yield _line(5, "Working Dir", container["workingDir"])
 
 
-def _status(status: Mapping[str, Any], report: Report | None) -> Iterator[str]:
+def _status(status: Mapping[str, Any], report: ReasonReport | None) -> Iterator[str]:
     yield _line(0, "Status")
     for title, member in _COUNTERS:
         if status.get(member):

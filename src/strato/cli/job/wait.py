@@ -13,7 +13,7 @@ import click
 
 from strato.api import catalog
 from strato.cli.reasons.reading import report_on_job
-from strato.cli.reasons.report import Report
+from strato.cli.reasons.report import ReasonReport
 from strato.cli.verbs import VerbFailed
 from strato.client.backoff import Backoff
 from strato.client.cluster import Cluster, EventType, Json
@@ -30,7 +30,7 @@ _MOST_REPORTED = 10
 _FLOW_ENDED = frozenset({"Succeed", "Failed", "Terminating"})
 FINISHED = frozenset({"Completed", "Failed", "Terminated", "Aborted"})
 
-Why = Callable[[str], Awaitable[Report | None]]
+Why = Callable[[str], Awaitable[ReasonReport | None]]
 """Returns why a job is as it is, by its name."""
 
 
@@ -53,7 +53,7 @@ async def wait_until_completed(
         raise VerbFailed("; ".join(bad))
 
 
-def _brief(report: Report) -> str:
+def _brief(report: ReasonReport) -> str:
     return report.summary + (f"; next: {report.hints[0]}" if report.hints else "")
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from strato.cli.reasons.facts import Facts, owned_by
 from strato.cli.reasons.pods import warnings, when
-from strato.cli.reasons.report import Report
+from strato.cli.reasons.report import ReasonReport
 from strato.client.cluster import Json
 from strato.clock import format_time
 from strato.controllers.cron.schedule import InvalidSchedule, InvalidTimeZone, Schedule, find_zone, names_its_zone
@@ -15,7 +15,7 @@ from strato.controllers.cron.schedule import InvalidSchedule, InvalidTimeZone, S
 _ENDED = frozenset({"Complete", "Completed", "Failed", "Terminated", "Aborted"})
 
 
-def cron_report(cron: Json, facts: Facts, report_of: Callable[[Json, Facts], Report]) -> Report:
+def cron_report(cron: Json, facts: Facts, report_of: Callable[[Json, Facts], ReasonReport]) -> ReasonReport:
     """Return why a cron job of either kind is as it is.
 
     Args:
@@ -31,7 +31,7 @@ def cron_report(cron: Json, facts: Facts, report_of: Callable[[Json, Facts], Rep
     last = status.get("lastScheduleTime")
     so_far = f"its last job was due at {last}" if last else "it has made no job yet"
     say = partial(
-        Report,
+        ReasonReport,
         f"cronjob {meta.get('namespace') or 'default'}/{meta['name']}",
         f"{len(running)} running" if running else "Suspended" if spec.get("suspend") else "Waiting",
         notes=[f"{bad.key} ({bad.state}): {bad.summary}"] if bad is not None else [],

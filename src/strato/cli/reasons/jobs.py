@@ -10,7 +10,7 @@ from typing import Final
 from strato.api.counted import names_text
 from strato.cli.reasons.facts import Facts, owned_by
 from strato.cli.reasons.pods import warnings, when
-from strato.cli.reasons.report import Report, StateReason
+from strato.cli.reasons.report import ReasonReport, StateReason
 from strato.client.cluster import Json
 
 _REFUSED: Final = ("FailedCreate", "PodGroupError", "PVCError", "PluginError", "TrainJobResourcesCreationFailed")
@@ -39,7 +39,7 @@ _TERMINATED: Final = ("Terminating", "Terminated")
 _ACTIONS: Final = {"Aborting": "AbortJob", "Aborted": "AbortJob"} | dict.fromkeys(_TERMINATED, "TerminateJob")
 
 
-def job_report(job: Json, facts: Facts) -> Report:
+def job_report(job: Json, facts: Facts) -> ReasonReport:
     """Return why a job is as it is.
 
     Args:
@@ -64,7 +64,7 @@ def job_report(job: Json, facts: Facts) -> Report:
 # -- ended -------------------------------------------------------------------------------------------------------------
 
 
-def _failed(job: Json, pods: Sequence[Json], failed: Mapping[str, StateReason], events: Sequence[Json]) -> Report:
+def _failed(job: Json, pods: Sequence[Json], failed: Mapping[str, StateReason], events: Sequence[Json]) -> ReasonReport:
     spec, status = job.get("spec") or {}, job.get("status") or {}
     code, why = stated(failed, replicas(job))
     before = ""
@@ -82,7 +82,7 @@ def _failed(job: Json, pods: Sequence[Json], failed: Mapping[str, StateReason], 
     return _report(job, "Failed", code, f"{before}{why}", pods=failed, notes=notes, hints=_hints(job, failed))
 
 
-def _stopped(job: Json, phase: str, failed: Mapping[str, StateReason], events: Sequence[Json]) -> Report:
+def _stopped(job: Json, phase: str, failed: Mapping[str, StateReason], events: Sequence[Json]) -> ReasonReport:
     """Report on a suspended or terminated job: who or what had it suspended or terminated."""
     action = _ACTIONS[phase]
     code, why = stated(failed, replicas(job))
@@ -134,7 +134,7 @@ def _policies_for(job: Json, action: str) -> list[str]:
     return texts
 
 
-def _completed(job: Json, phase: str, pods: Sequence[Json], failed: Mapping[str, StateReason]) -> Report:
+def _completed(job: Json, phase: str, pods: Sequence[Json], failed: Mapping[str, StateReason]) -> ReasonReport:
     succeeded = len(_in_phase(pods, "Succeeded"))
     summary = f"{succeeded} of {replicas(job)} pods succeeded" if pods else "it has completed"
     if failed:
@@ -145,7 +145,9 @@ def _completed(job: Json, phase: str, pods: Sequence[Json], failed: Mapping[str,
 # -- live --------------------------------------------------------------------------------------------------------------
 
 
-def _live(job: Json, phase: str, pods: Sequence[Json], reasons: Mapping[str, StateReason], facts: Facts) -> Report:
+def _live(
+    job: Json, phase: str, pods: Sequence[Json], reasons: Mapping[str, StateReason], facts: Facts
+) -> ReasonReport:
     stuck = {name: reason for name, reason in reasons.items() if reason.code and not reason.waits}
     waiting = {name: reason for name, reason in reasons.items() if reason.waits}
     running, total = len(_in_phase(pods, "Running")), replicas(job)
@@ -176,12 +178,12 @@ def _live(job: Json, phase: str, pods: Sequence[Json], reasons: Mapping[str, Sta
         texts = {name: reason.text for name, reason in waiting.items()}
         who = "its pod waits" if total == 1 else f"{len(waiting)} of {total} pods wait"
         summary = f"{who} for the scheduler: {why}" if why else f"{who} for the scheduler"
-        return Report(_key(job), phase, code, summary, texts, notes, hints, waits=True)
+        return ReasonReport(_key(job), phase, code, summary, texts, notes, hints, waits=True)
     if not _is_admitted(job, facts):
         condition = next((c for group in owned_by(facts.groups, job) for c in unmet(group)), {})
         message = condition.get("message") or "the scheduler has not admitted its pod group yet"
         code = waiting_code(condition.get("reason", ""), message)
-        return Report(_key(job), phase, code, message, notes=notes, waits=True)
+        return ReasonReport(_key(job), phase, code, message, notes=notes, waits=True)
     summary = f"{running} of {total} pods run"
     if not pods and phase in ("Pending", ""):
         summary = "its pods are about to be made"
@@ -331,9 +333,9 @@ def _report(
     hints: Sequence[str] = (),
     waits: bool = False,
     stuck: bool = False,
-) -> Report:
+) -> ReasonReport:
     texts = {name: reason.text for name, reason in (pods or {}).items()}
-    return Report(_key(job), phase, code, summary, texts, notes, hints, waits, stuck)
+    return ReasonReport(_key(job), phase, code, summary, texts, notes, hints, waits, stuck)
 
 
 def _key(job: Json) -> str:

@@ -14,7 +14,7 @@ from strato.api.trainer import JOBSET_NAME
 from strato.cli.reasons.facts import Facts, owned_by, uid_of
 from strato.cli.reasons.jobs import job_report, phase_of, replicas
 from strato.cli.reasons.pods import when
-from strato.cli.reasons.report import Report
+from strato.cli.reasons.report import ReasonReport
 from strato.client.cluster import Cluster, Json
 from strato.clock import SystemClock
 from strato.errors import ApiError, Forbidden, NotFound, StateError
@@ -180,7 +180,7 @@ async def facts_of_jobs(
     return Facts(pods, found, events, jobs)
 
 
-async def reports_of_jobs(cluster: Cluster, namespace: str, jobs: Sequence[Json]) -> dict[str, Report]:
+async def reports_of_jobs(cluster: Cluster, namespace: str, jobs: Sequence[Json]) -> dict[str, ReasonReport]:
     """Return why jobs that were read are as they are, by uid; those that completed are left out.
 
     If the jobs have very many pods, running ones are not read.
@@ -200,7 +200,7 @@ def _needs_events(job: Json) -> bool:
     return phase_of(job) not in ("Running", "Failed", "Completing") and not message
 
 
-async def report_on_job(cluster: Cluster, namespace: str, name: str) -> Report | None:
+async def report_on_job(cluster: Cluster, namespace: str, name: str) -> ReasonReport | None:
     """Return why a job is as it is; None if the server fails, as callers only add the reason to a finished command."""
     try:
         return job_report(*await read(cluster, "vcjob", namespace, name))

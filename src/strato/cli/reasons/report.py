@@ -27,7 +27,7 @@ class StateReason:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ReasonReport:
     """Why an object is as it is.
 
     Attributes:

@@ -10,11 +10,11 @@ from strato.cli.reasons.crons import cron_report
 from strato.cli.reasons.facts import Facts, owned_by
 from strato.cli.reasons.jobs import creation_refusal, job_report, run_hints, stated, unmet
 from strato.cli.reasons.pods import warnings, when
-from strato.cli.reasons.report import Report
+from strato.cli.reasons.report import ReasonReport
 from strato.client.cluster import Json
 
 
-def report_of(obj: Json, facts: Facts) -> Report:
+def report_of(obj: Json, facts: Facts) -> ReasonReport:
     """Return why an object is as it is.
 
     Args:
@@ -39,7 +39,7 @@ def report_of(obj: Json, facts: Facts) -> Report:
     return workload_report(obj, facts)
 
 
-def training_report(job: Json, facts: Facts) -> Report:
+def training_report(job: Json, facts: Facts) -> ReasonReport:
     """Return why a training job is as it is: what ended or suspended it, else its PodGroup, else its pods."""
     pods, groups = facts.pods_of(job, *owned_by(facts.jobs, job)), owned_by(facts.groups, job)
     status = job.get("status") or {}
@@ -51,28 +51,28 @@ def training_report(job: Json, facts: Facts) -> Report:
         why = stated(stuck, len(pods))[1] if stuck else ""
         code = "" if state in ("Succeeded", "Complete") else true[-1].get("reason", "")
         texts = {name: reason.text for name, reason in stuck.items()}
-        return Report(_key(job), state, code, _and(true[-1].get("message", ""), why), texts)
+        return ReasonReport(_key(job), state, code, _and(true[-1].get("message", ""), why), texts)
     refusal = creation_refusal(facts.events_of(job))
     if refusal is not None and not pods:
-        return Report(_key(job), state, refusal[0], refusal[1], hints=refusal[2])
+        return ReasonReport(_key(job), state, refusal[0], refusal[1], hints=refusal[2])
     if not pods and groups:
         return replace(group_report(groups[0], facts), key=_key(job), state=state)
     return _of_pods(job, pods, facts, state)
 
 
-def pod_report(pod: Json, facts: Facts) -> Report:
+def pod_report(pod: Json, facts: Facts) -> ReasonReport:
     """Return why a pod is as it is."""
     name, phase = pod["metadata"]["name"], (pod.get("status") or {}).get("phase") or "Pending"
     reason = facts.reasons_of([pod]).get(name)
     if reason is None:
         node = (pod.get("spec") or {}).get("nodeName", "")
         texts = {"Succeeded": "it has succeeded", "Running": f"it is on node {node}"}
-        return Report(_key(pod), phase, "", texts.get(phase, f"it is on node {node}, which is starting it"))
+        return ReasonReport(_key(pod), phase, "", texts.get(phase, f"it is on node {node}, which is starting it"))
     hints = run_hints(pod, [reason], f"strato logs {name}")
-    return Report(_key(pod), phase, reason.code, reason.text, hints=hints, waits=reason.waits)
+    return ReasonReport(_key(pod), phase, reason.code, reason.text, hints=hints, waits=reason.waits)
 
 
-def batch_job_report(job: Json, facts: Facts) -> Report:
+def batch_job_report(job: Json, facts: Facts) -> ReasonReport:
     """Return why a job of batch/v1 is as it is."""
     spec, status = job.get("spec") or {}, job.get("status") or {}
     pods = facts.pods_of(job)
@@ -85,19 +85,19 @@ def batch_job_report(job: Json, facts: Facts) -> Report:
     ended = true.get("Failed") or true.get("FailureTarget")
     if ended:
         text = f"{ended.get('reason', '')}: {ended.get('message', '')}"
-        return Report(_key(job), "Failed", code or ended.get("reason", ""), _and(text, why), texts, hints=hints)
+        return ReasonReport(_key(job), "Failed", code or ended.get("reason", ""), _and(text, why), texts, hints=hints)
     if "Complete" in true:
-        return Report(_key(job), "Complete", "", _and(f"{status.get('succeeded', 0)} pods succeeded", why), texts)
+        return ReasonReport(_key(job), "Complete", "", _and(f"{status.get('succeeded', 0)} pods succeeded", why), texts)
     if spec.get("suspend"):
         patch = f'strato kubectl patch job {job["metadata"]["name"]} -p \'{{"spec":{{"suspend":false}}}}\''
-        return Report(_key(job), "Suspended", "suspended", "it is suspended: spec.suspend is true", hints=[patch])
+        return ReasonReport(_key(job), "Suspended", "suspended", "it is suspended: spec.suspend is true", hints=[patch])
     refusal = creation_refusal(facts.events_of(job))
     if refusal is not None and len(pods) < (spec.get("parallelism") or 1):
-        return Report(_key(job), "Pending", refusal[0], refusal[1], texts, hints=[*refusal[2], *hints])
+        return ReasonReport(_key(job), "Pending", refusal[0], refusal[1], texts, hints=[*refusal[2], *hints])
     return _of_pods(job, pods, facts, "Running" if status.get("active") else "Pending")
 
 
-def workload_report(obj: Json, facts: Facts) -> Report:
+def workload_report(obj: Json, facts: Facts) -> ReasonReport:
     """Return why a Deployment, ReplicaSet, StatefulSet or DaemonSet is as it is."""
     sets = owned_by(facts.replica_sets, obj)
     pods, spec = facts.pods_of(obj, *sets), obj.get("spec") or {}
@@ -107,13 +107,13 @@ def workload_report(obj: Json, facts: Facts) -> Report:
     refusal = creation_refusal(events) if len(pods) < wanted else None
     if refusal is not None:
         code, why, hints = refusal
-        return Report(_key(obj), f"{ready} of {wanted} ready", code, why, hints=hints)
+        return ReasonReport(_key(obj), f"{ready} of {wanted} ready", code, why, hints=hints)
     if not wanted:
-        return Report(_key(obj), "0 wanted", "", "it is scaled to 0")
+        return ReasonReport(_key(obj), "0 wanted", "", "it is scaled to 0")
     return _of_pods(obj, pods, facts, f"{ready} of {wanted} ready")
 
 
-def group_report(group: Json, facts: Facts) -> Report:
+def group_report(group: Json, facts: Facts) -> ReasonReport:
     """Return why a pod group is as it is; for the group of a job, the job's report."""
     owner = next(iter(owned_by_job(group, facts.jobs)), None)
     if owner is not None:
@@ -123,7 +123,7 @@ def group_report(group: Json, facts: Facts) -> Report:
     condition = next(iter(unmet(group)), None)
     if phase in ("Pending", "Inqueue") and not facts.reasons_of(pods):
         text = condition["message"] if condition else "the scheduler has not looked at it yet"
-        return Report(_key(group), phase, (condition or {}).get("reason", ""), text, waits=True)
+        return ReasonReport(_key(group), phase, (condition or {}).get("reason", ""), text, waits=True)
     return _of_pods(group, pods, facts, phase)
 
 
@@ -132,7 +132,7 @@ def owned_by_job(obj: Json, jobs: Sequence[Json]) -> list[Json]:
     return [job for job in jobs if owned_by([obj], job)]
 
 
-def flow_report(flow: Json, facts: Facts) -> Report:
+def flow_report(flow: Json, facts: Facts) -> ReasonReport:
     """Return why a job flow is as it is: the jobs of its steps that are not as they should be."""
     status = flow.get("status") or {}
     phase = (status.get("state") or {}).get("phase") or "Pending"
@@ -150,19 +150,19 @@ def flow_report(flow: Json, facts: Facts) -> Report:
     failures = [event for event in warnings(facts.events_of(flow)) if phase not in ("Succeed", "Failed")]
     if not bad and failures and not jobs:
         event = max(failures, key=when)
-        return Report(_key(flow), phase, event.get("reason", ""), event.get("message", "").strip(), notes=notes)
+        return ReasonReport(_key(flow), phase, event.get("reason", ""), event.get("message", "").strip(), notes=notes)
     if not bad:
         text = f"nothing is wrong with its {len(jobs)} jobs" if jobs else "it has no jobs"
         if held and all(report.state == "Completed" for report in reports.values()):
-            return Report(_key(flow), phase, "", notes[0], notes=notes[1:])
-        return Report(_key(flow), phase, "", text, notes=notes)
+            return ReasonReport(_key(flow), phase, "", notes[0], notes=notes[1:])
+        return ReasonReport(_key(flow), phase, "", text, notes=notes)
     first = next(iter(bad.values()))
     more = f", and {len(bad) - 1} more" if len(bad) > 1 else ""
     summary = f"{first.key} is {first.state}: {first.summary}{more}"
-    return Report(_key(flow), phase, first.code, summary, notes=notes if len(bad) > 1 else notes[1:], hints=hints)
+    return ReasonReport(_key(flow), phase, first.code, summary, notes=notes if len(bad) > 1 else notes[1:], hints=hints)
 
 
-def _of_pods(obj: Json, pods: Sequence[Json], facts: Facts, state: str) -> Report:
+def _of_pods(obj: Json, pods: Sequence[Json], facts: Facts, state: str) -> ReasonReport:
     reasons = facts.reasons_of(pods)
     stuck = {name: reason for name, reason in reasons.items() if reason.code and not reason.waits}
     waiting = {name: reason for name, reason in reasons.items() if reason.waits}
@@ -170,11 +170,13 @@ def _of_pods(obj: Json, pods: Sequence[Json], facts: Facts, state: str) -> Repor
     texts = {name: reason.text for name, reason in (stuck or waiting).items()}
     if stuck:
         code, why = stated(stuck, len(pods))
-        return Report(_key(obj), state, code, why, texts, hints=hints, waits=bool(waiting), stuck=bool(waiting))
+        return ReasonReport(_key(obj), state, code, why, texts, hints=hints, waits=bool(waiting), stuck=bool(waiting))
     if waiting:
         code, why = stated(waiting, len(pods))
-        return Report(_key(obj), state, code, f"waits for the scheduler: {why}", texts, waits=True)
-    return Report(_key(obj), state, "", f"nothing is wrong with its {len(pods)} pods" if pods else "it has no pods")
+        return ReasonReport(_key(obj), state, code, f"waits for the scheduler: {why}", texts, waits=True)
+    return ReasonReport(
+        _key(obj), state, "", f"nothing is wrong with its {len(pods)} pods" if pods else "it has no pods"
+    )
 
 
 def _and(text: str, why: str) -> str:

@@ -16,7 +16,7 @@ import click
 
 from strato import __version__
 from strato.cli.goflags import switch
-from strato.cli.monitoring import Endpoint, TlsFiles, serve_endpoint
+from strato.cli.monitoring import MonitoringEndpoint, TlsFiles, serve_endpoint
 from strato.cli.optiongroups import option_group
 from strato.cli.run.ignoredflags import COMMON, foreign_options
 from strato.cli.serving import configure_logging, run_together, stop_on_signals
@@ -159,7 +159,7 @@ def duration_option(name: str, default: str, text: str) -> Callable[[Callable[..
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class RunningComponent:
     """A component that runs in this process."""
 
     name: str
@@ -174,7 +174,7 @@ async def serve(
     cluster: Cluster,
     random: Random,
     common: Common,
-    members: Sequence[Member],
+    members: Sequence[RunningComponent],
     metrics: Registry,
     *,
     tls: TlsFiles | None = None,
@@ -195,10 +195,10 @@ async def serve(
     parts = [(member.name, _run_member(cluster, random, common, member)) for member in members]
     if common.metrics_address:
         metrics.watch_process()
-        endpoint = Endpoint(flag="--listen-address", address=common.metrics_address, metrics=metrics)
+        endpoint = MonitoringEndpoint(flag="--listen-address", address=common.metrics_address, metrics=metrics)
         parts.append(("metrics server", serve_endpoint(endpoint)))
     if common.health_address:
-        endpoint = Endpoint(flag="--healthz-address", address=common.health_address, metrics=None, tls=tls)
+        endpoint = MonitoringEndpoint(flag="--healthz-address", address=common.health_address, metrics=None, tls=tls)
         parts.append(("health server", serve_endpoint(endpoint)))
     stop = asyncio.Event()
     try:
@@ -210,7 +210,7 @@ async def serve(
         await cluster.close()
 
 
-async def _run_member(cluster: Cluster, random: Random, common: Common, member: Member) -> None:
+async def _run_member(cluster: Cluster, random: Random, common: Common, member: RunningComponent) -> None:
     if member.prepare is not None:
         await asyncio.to_thread(member.prepare)
         gc.freeze()  # modules and kernels stay for good: garbage collections need not traverse them
@@ -220,7 +220,7 @@ async def _run_member(cluster: Cluster, random: Random, common: Common, member: 
         await member.work()
 
 
-async def _lead(cluster: Cluster, random: Random, common: Common, member: Member) -> None:
+async def _lead(cluster: Cluster, random: Random, common: Common, member: RunningComponent) -> None:
     clock = SystemClock()
     # connections of its own: a renewal queued behind thousands of writes of pods may come too late
     own = cluster.with_own_connections() if isinstance(cluster, HttpCluster) else cluster

@@ -16,7 +16,7 @@ from strato.cli.goflags import switch
 from strato.cli.history import history_member
 from strato.cli.mailing import MailOptions, mail_options
 from strato.cli.optiongroups import option_group
-from strato.cli.run.common import DURATION, Common, Member, Work
+from strato.cli.run.common import DURATION, Common, RunningComponent, Work
 from strato.cli.run.ignoredflags import CONTROLLERS, foreign_options
 from strato.cli.training import TrainingOptions, training_options
 from strato.client.cluster import Cluster
@@ -101,7 +101,7 @@ def controllers_member(
     metrics: Registry,
     flags: ControllerFlags,
     names: tuple[str, ...],
-) -> Member:
+) -> RunningComponent:
     """Return the controllers as a member of this process; their ConfigMaps are in the namespace of the leases.
 
     Raises:
@@ -133,7 +133,7 @@ def controllers_member(
     if flags.history_file:
         record = partial(history_member, Path(flags.history_file), cluster, informers, clock, metrics)
         work = partial(_recorded, manager.run, record)
-    return Member(name="controllers", work=work, lease=_LEASE)
+    return RunningComponent(name="controllers", work=work, lease=_LEASE)
 
 
 async def _recorded(work: Work, record: Callable[[], Work]) -> None:

@@ -8,7 +8,7 @@ import msgspec
 from strato.cli.connect import connect, home_of
 from strato.cli.goflags import GoCommand
 from strato.cli.mesosoptions import MesosOptions, mesos_options
-from strato.cli.run.common import Common, Member, component_options, serve
+from strato.cli.run.common import Common, RunningComponent, component_options, serve
 from strato.cli.serving import make_random, run_loop
 from strato.client.informer import Informers
 from strato.clock import SystemClock
@@ -40,7 +40,12 @@ def mesos(ctx: click.Context, common: Common, mesos: MesosOptions) -> None:
         )  # fmt: skip
 
         await serve(
-            cluster, random, common, [Member(name="Mesos master", work=master.run)], metrics, informers=informers
+            cluster,
+            random,
+            common,
+            [RunningComponent(name="Mesos master", work=master.run)],
+            metrics,
+            informers=informers,
         )
 
     run_loop(main)

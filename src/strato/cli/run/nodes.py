@@ -19,7 +19,7 @@ from strato.cli.home import node_name as default_name
 from strato.cli.imageoptions import ImageOptions
 from strato.cli.inputs import FOLDER
 from strato.cli.machine import machine_options
-from strato.cli.run.common import Common, Member, component_options, serve
+from strato.cli.run.common import Common, RunningComponent, component_options, serve
 from strato.cli.serving import make_random, run_loop
 from strato.client.cluster import Cluster
 from strato.clock import SystemClock
@@ -98,10 +98,10 @@ def node(
             names = (f"{prefix}-{number}" for number in count())
             offered = offers(names, overcommitted(shapes, cpu_overcommit_factor))
             hollow_nodes = HollowNodes(cluster, None, clock, random, nodes=offered, behaviour=hollow.behaviour())
-            members.append(Member(name="hollow nodes", work=hollow_nodes.run))
+            members.append(RunningComponent(name="hollow nodes", work=hollow_nodes.run))
         if sandbox:
             from strato.client.informer import Informers
-            from strato.node.sandbox.gpupool import Offer
+            from strato.node.sandbox.gpupool import GpuOffer
             from strato.node.sandbox.node import SandboxNode
             from strato.node.sandbox.settings import NodeOffer, PodIsolation, PodNetwork
 
@@ -119,7 +119,7 @@ def node(
                     cpus=cpus,
                     memory=node_memory,
                     cpu_overcommit_factor=cpu_overcommit_factor,
-                    gpus=Offer(gpus),
+                    gpus=GpuOffer(gpus),
                     kubelet_port=kubelet_port,
                     annotations=endpoint.annotations(clock) if endpoint is not None else {},
                 ),
@@ -138,7 +138,7 @@ def node(
                     if informers is not None:
                         await informers.stop()
 
-            members.append(Member(name="sandbox node", work=be_a_node))
+            members.append(RunningComponent(name="sandbox node", work=be_a_node))
             if endpoint is not None:
                 from strato.api.core import Pod
                 from strato.cli.run.kubeletport import NodeEndpoint, serve_node
@@ -148,7 +148,9 @@ def node(
                 pods = informers.informer(Pod).get if informers is not None else machine.pod
                 streams = NodeStreams(NodePaths(str(directory)), clock)
                 handler = NodeEndpoint(cluster, node_name, pods, machine.logs, streams)
-                members.append(Member(name="endpoint of this node", work=partial(serve_node, endpoint, handler, clock)))
+                members.append(
+                    RunningComponent(name="endpoint of this node", work=partial(serve_node, endpoint, handler, clock))
+                )
         await serve(cluster, random, common, members, Registry())
 
     run_loop(main)

@@ -17,7 +17,7 @@ from strato.cli.goflags import switch
 from strato.cli.optiongroups import option_group
 from strato.cli.publishedconfig import publishing_configuration
 from strato.cli.recordoptions import RecordOptions, record_options, recorded, recorder_of
-from strato.cli.run.common import DURATION, Member, Work
+from strato.cli.run.common import DURATION, RunningComponent, Work
 from strato.cli.run.ignoredflags import SCHEDULER, foreign_options
 from strato.cli.startpredictions import predicting
 from strato.client.cluster import Cluster
@@ -114,7 +114,7 @@ def scheduler_member(
     metrics: Registry,
     flags: SchedulerFlags,
     names: tuple[str, ...],
-) -> Member:
+) -> RunningComponent:
     """Return the scheduler as a member of this process.
 
     If environment variables name a replica (`strato.scheduler.cache.replicas`), it schedules a share of pods and nodes.
@@ -167,7 +167,7 @@ def scheduler_member(
     work = beside(recorded(recorder, part.run), publishing_configuration(part, cluster, informers, clock))
     if flags.predict_starts:
         work = beside(work, predicting(part, cluster, informers, clock, metrics))
-    return Member(name="scheduler", work=work, lease=lease, prepare=warm_up)
+    return RunningComponent(name="scheduler", work=work, lease=lease, prepare=warm_up)
 
 
 def beside(work: Work, more: Work) -> Work:

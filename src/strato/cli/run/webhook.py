@@ -16,7 +16,7 @@ from strato.cli.connect import connect
 from strato.cli.goflags import GoCommand, switch
 from strato.cli.monitoring import TlsFiles
 from strato.cli.optiongroups import option_group
-from strato.cli.run.common import DURATION, Common, Member, component_options, serve
+from strato.cli.run.common import DURATION, Common, RunningComponent, component_options, serve
 from strato.cli.run.controlling import DEFAULT_NAMES
 from strato.cli.run.tls import tls_options
 from strato.cli.serving import make_random, run_loop
@@ -131,17 +131,17 @@ def build_webhook(
     from strato.admission import ChainOptions, queueplacement
     from strato.admission.webhook import (
         Certificates,
-        Endpoint,
         FileCertificates,
         GroupsFile,
         Hooks,
         SecretCertificates,
+        WebhookEndpoint,
         WebhookOptions,
         WebhookServer,
         parse_enabled,
     )
 
-    endpoint = Endpoint(namespace=flags.namespace, service=flags.service, port=flags.service_port, url=flags.url)
+    endpoint = WebhookEndpoint(namespace=flags.namespace, service=flags.service, port=flags.service_port, url=flags.url)
     groups = GroupsFile(flags.admission_conf) if flags.admission_conf is not None else None
     placement = _placement(flags.queue_placement, clock)
     own_namespaces = ("kube-system", flags.namespace)
@@ -222,7 +222,7 @@ def webhook_member(
     flags: WebhookFlags,
     names: tuple[str, ...],
     off: Collection[Kind] = (),
-) -> Member:
+) -> RunningComponent:
     """Return the webhook as a member of this process; without a lease, since every replica answers.
 
     Raises:
@@ -242,7 +242,7 @@ def webhook_member(
             if groups_of is not None:
                 await groups_of.stop()
 
-    return Member(name="webhook", work=work)
+    return RunningComponent(name="webhook", work=work)
 
 
 @click.command(cls=GoCommand)

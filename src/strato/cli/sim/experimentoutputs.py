@@ -19,9 +19,9 @@ from strato.errors import StateError, UsageError
 
 if TYPE_CHECKING:
     from strato.sim.experiments.plan import Experiment
-    from strato.sim.experiments.pool import Outcome
+    from strato.sim.experiments.pool import EndedRuns
     from strato.sim.experiments.results import Results
-    from strato.sim.experiments.tally import Tally
+    from strato.sim.experiments.tally import ProgressTally
     from strato.sim.pictures.digest import RunDigest
 
 
@@ -101,8 +101,8 @@ output_options = option_group("outputs", ExperimentOutputs, _OPTIONS)
 def run_and_write(
     experiment: Experiment,
     outputs: ExperimentOutputs,
-    show: Callable[[Tally], None] | None,
-    run: Callable[[Experiment, Path], Outcome] | None = None,
+    show: Callable[[ProgressTally], None] | None,
+    run: Callable[[Experiment, Path], EndedRuns] | None = None,
 ) -> Results:
     """Run an experiment and write its results; exit 130 after an interruption, 1 where a run failed.
 
@@ -139,7 +139,7 @@ def run_and_write(
     return results
 
 
-def _summed(experiment: Experiment, outcome: Outcome, outputs: ExperimentOutputs) -> tuple[Results, list[RunDigest]]:
+def _summed(experiment: Experiment, outcome: EndedRuns, outputs: ExperimentOutputs) -> tuple[Results, list[RunDigest]]:
     from strato.sim.experiments.results import results_of, row_of
     from strato.sim.results.parquet import ParquetFiles
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from strato.client.http import HttpCluster
     from strato.sim.load.experiment import LoadTest
     from strato.sim.load.result import LoadResult
-    from strato.sim.load.run import Load, Progress
+    from strato.sim.load.run import LoadProgress, LoadRun
 
 
 _REDRAW_SECONDS = 0.2
@@ -131,7 +131,7 @@ class _Call:
     namespace: str
     shows_progress: bool
     faults: list[str] = field(default_factory=list)
-    load: Load | None = None
+    load: LoadRun | None = None
     _shown_at: float = -1.0
 
     def run(self, ctx: click.Context) -> LoadResult:
@@ -163,11 +163,11 @@ class _Call:
 
         from strato.clock import SystemClock
         from strato.sim.load.faults import apply_faults, heal
-        from strato.sim.load.run import Load
+        from strato.sim.load.run import LoadRun
 
         clock, random = SystemClock(), Random(self.test.seed)
         progress = self._show if self.shows_progress else None
-        self.load = Load(cluster, clock, random, self.test.options, self.namespace, progress)
+        self.load = LoadRun(cluster, clock, random, self.test.options, self.namespace, progress)
         failing = asyncio.create_task(apply_faults(cluster, clock, random, self.test.faults, self.faults))
         try:
             return await self.load.run(jobs, during=[failing])
@@ -175,7 +175,7 @@ class _Call:
             if self.test.faults and not self.test.nodes:
                 await heal(cluster, self.test.faults)
 
-    def _show(self, progress: Progress) -> None:
+    def _show(self, progress: LoadProgress) -> None:
         if progress.seconds - self._shown_at < _REDRAW_SECONDS:
             return
         self._shown_at = progress.seconds
@@ -223,7 +223,7 @@ def _write(
     if picture is not None and call.load is not None:
         from strato.sim.load.result import picture_of
 
-        drawn = picture_of(call.load.lives)
+        drawn = picture_of(call.load.latencies)
         is_png = picture.path is not None and picture.path.suffix == ".png"
         picture.write(drawn.png() if is_png else drawn.svg().encode())
     if json_file is not None:

@@ -10,9 +10,9 @@ from strato.clock import SystemClock
 from strato.units import human_duration
 
 if TYPE_CHECKING:
-    from strato.sim.experiments.tally import Tally
+    from strato.sim.experiments.tally import ProgressTally
     from strato.sim.run import Progress
-    from strato.sim.utilisation.run import Progress as ExperimentProgress
+    from strato.sim.utilisation.run import UtilisationProgress as ExperimentProgress
 
 _REDRAW_SECONDS = 0.2
 _BAR_SIGNS = 20
@@ -34,7 +34,7 @@ class ProgressLine:
         )
         self._draw(text, is_done=progress.finished == progress.total)
 
-    def show_runs(self, tally: Tally) -> None:
+    def show_runs(self, tally: ProgressTally) -> None:
         """Show all runs of an experiment."""
         elapsed = self._clock.monotonic() - self._began_at
         self._draw(f"{tally.bar(_BAR_SIGNS)} {tally.line(elapsed)}", is_done=tally.is_done)

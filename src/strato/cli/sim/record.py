@@ -17,7 +17,7 @@ from strato.cli.recordoptions import KEY_VARIABLE, LogFile, anonymiser, check_ke
 if TYPE_CHECKING:
     from strato.client.http import HttpCluster
     from strato.sim.recording.follow import Follower
-    from strato.sim.recording.recorder import Recorder
+    from strato.sim.recording.recorder import LogRecorder
 
 
 @click.command()
@@ -89,14 +89,14 @@ class _Recording:
         from strato.clock import SystemClock
         from strato.sim.recording.entries import CLUSTER
         from strato.sim.recording.follow import Follower
-        from strato.sim.recording.recorder import Recorder
+        from strato.sim.recording.recorder import LogRecorder
         from strato.sim.recording.segments import LogFiles
 
         clock = SystemClock()
         config = self.config if self.config is not None else await served_config(cluster)
         files = LogFiles(self.log, file_bytes=self.file_size, keep=self.keep)
         hiding = anonymiser() if self.anonymise else None
-        recorder = Recorder(files, clock, hiding=hiding, origin=CLUSTER)
+        recorder = LogRecorder(files, clock, hiding=hiding, origin=CLUSTER)
         informers = Informers(cluster, clock, make_random())
         follower = Follower(cluster, informers, clock, recorder, self.names, config or "")
         try:
@@ -106,7 +106,7 @@ class _Recording:
             await informers.stop()
         return follower
 
-    async def _follow(self, follower: Follower, recorder: Recorder) -> None:
+    async def _follow(self, follower: Follower, recorder: LogRecorder) -> None:
         from strato.cli.serving import stop_on_signals
         from strato.errors import StateError
 

@@ -14,7 +14,7 @@ from strato.errors import StateError, UsageError
 if TYPE_CHECKING:
     from strato.scheduler.framework.options import Config
     from strato.sim.recording.log import Log
-    from strato.sim.recording.replay import Difference, Tally
+    from strato.sim.recording.replay import ReplayDifference, ReplayTally
 
 
 @click.command()
@@ -81,13 +81,13 @@ def replay(
         raise StateError("the replay is not what was recorded; please report it with the log")
 
 
-def _decide(log: Log, config: Config | None, since: float | None, until: float, output: str, limit: int) -> Tally:
+def _decide(log: Log, config: Config | None, since: float | None, until: float, output: str, limit: int) -> ReplayTally:
     """Replay and print."""
     from strato.cli.sim.progress import ProgressLine
     from strato.cli.states import as_json
-    from strato.sim.recording.replay import Tally, replay
+    from strato.sim.recording.replay import ReplayTally, replay
 
-    tally, shown, rows = Tally(), 0, []
+    tally, shown, rows = ReplayTally(), 0, []
     line, span = ProgressLine(), max(log.end - log.begin, 1.0)
 
     def progress(at: float) -> None:
@@ -128,7 +128,7 @@ def _run_forward(log: Log, config: Config, name: str, seed: int, output: str) ->
     click.echo(as_json(outcome.to_json()) if output == "json" else outcome.to_table())
 
 
-def _difference_text(difference: Difference) -> str:
+def _difference_text(difference: ReplayDifference) -> str:
     from strato.sim.recording.instants import show_instant
 
     lines = [f"cycle {difference.cycle} at {show_instant(difference.at)}"]
@@ -145,7 +145,7 @@ def _difference_text(difference: Difference) -> str:
     return "\n".join(lines)
 
 
-def _difference_json(difference: Difference) -> dict[str, Any]:
+def _difference_json(difference: ReplayDifference) -> dict[str, Any]:
     return {
         "cycle": difference.cycle,
         "at": difference.at,
@@ -154,7 +154,7 @@ def _difference_json(difference: Difference) -> dict[str, Any]:
     }
 
 
-def _tally_json(tally: Tally) -> dict[str, Any]:
+def _tally_json(tally: ReplayTally) -> dict[str, Any]:
     return {
         "cycles": tally.cycles,
         "binds": {
@@ -170,7 +170,7 @@ def _tally_json(tally: Tally) -> dict[str, Any]:
     }
 
 
-def _summary(tally: Tally, *, is_other: bool) -> str:
+def _summary(tally: ReplayTally, *, is_other: bool) -> str:
     text = (
         f"{tally.cycles} cycles: {tally.same_binds} of {tally.binds} binds and {tally.same_evictions} of "
         f"{tally.evictions} evictions are the same"

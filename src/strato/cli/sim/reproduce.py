@@ -59,14 +59,14 @@ def reproduce(
     if resume and folder is None:
         raise UsageError("--resume needs --out: the folder in which the runs that ended are kept")
     from strato.sim.papers.registry import reproduce as compute
-    from strato.sim.papers.work import Work
+    from strato.sim.papers.work import ReproductionOptions
 
     line = ProgressLine()
 
     def show(done: int, total: int) -> None:
         line.show_part(done / total, f"{name}: {done} of {total} runs")
 
-    work = Work(
+    work = ReproductionOptions(
         data=data,
         is_slice=is_slice,
         cores=cores or os.cpu_count() or 1,

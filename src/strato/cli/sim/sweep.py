@@ -15,7 +15,7 @@ from strato.errors import InvalidInput, Problem
 
 if TYPE_CHECKING:
     from strato.sim.experiments.plan import Experiment
-    from strato.sim.experiments.pool import Outcome
+    from strato.sim.experiments.pool import EndedRuns
     from strato.sim.experiments.sweep import Parameter
 
 
@@ -39,7 +39,7 @@ def sweep(experiment: Path, over: tuple[str, ...], dask: str, outputs: Experimen
     plan = points(read_document(experiment), str(experiment), experiment.parent, _parameters(over))
     show = ProgressLine().show_runs if sys.stderr.isatty() else None
 
-    def on_dask(plan: Experiment, folder: Path) -> Outcome:
+    def on_dask(plan: Experiment, folder: Path) -> EndedRuns:
         from strato.sim.experiments.dask import run_on_dask
 
         return run_on_dask(plan, folder, dask, resume=outputs.resume, show=show)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from strato.cli.connect import with_cluster
-from strato.cli.slurm.reading import Wanted, columns_of, namespace_option, read_jobs, states, users, words
+from strato.cli.slurm.reading import JobFilter, columns_of, namespace_option, read_jobs, states, users, words
 from strato.client.cluster import Cluster
 from strato.interop.slurm.formats import accounting_columns, accounting_table
 from strato.interop.slurm.jobs import SACCT_BRIEF, SACCT_FIELDS, SACCT_SHORT
@@ -42,7 +42,7 @@ def sacct(
     """List jobs with what they used and how they ended, as long as the cluster keeps them."""
     usual = SACCT_BRIEF if flags["brief"] else SACCT_SHORT
     columns = columns_of("--format", lambda: accounting_columns(text or usual, SACCT_FIELDS))
-    wanted = Wanted(
+    wanted = JobFilter(
         jobs=words(str(flags["jobs"])),
         users=users(user, me),
         names=words(str(flags["name"])),

@@ -10,7 +10,7 @@ import click
 from strato.api import catalog
 from strato.cli.commands import issue_command
 from strato.cli.connect import with_cluster
-from strato.cli.slurm.reading import Wanted, namespace_option, read_jobs, states, users, words
+from strato.cli.slurm.reading import JobFilter, namespace_option, read_jobs, states, users, words
 from strato.client.cluster import Cluster
 from strato.errors import StateError, UsageError
 from strato.interop.slurm.jobs import ACTIVE, JobView
@@ -53,7 +53,7 @@ def scancel(
 ) -> None:
     """End jobs; they stay to be seen as CANCELLED."""
     asked = tuple(word for one in ids for word in words(one))
-    wanted = Wanted(
+    wanted = JobFilter(
         asked,
         users(user, me),
         words(flags["name"]),
@@ -61,7 +61,7 @@ def scancel(
         words(flags["account"]),
         states(wanted_states) if wanted_states else None,
     )
-    if wanted == Wanted():
+    if wanted == JobFilter():
         raise UsageError("no job: give ids, or --user, --me, --name, --state, --partition or --account")
 
     async def work(cluster: Cluster) -> list[str]:
@@ -133,7 +133,7 @@ async def _act(cluster: Cluster, namespace: str, action: str, names: Sequence[st
 
 async def _pages(cluster: Cluster, namespace: str, kind: str, names: Sequence[str]) -> list[list[str]]:
     if kind == "job":
-        views = [one for one in await read_jobs(cluster, namespace) if not names or Wanted(jobs=names).has(one)]
+        views = [one for one in await read_jobs(cluster, namespace) if not names or JobFilter(jobs=names).has(one)]
         if names and not views:
             raise StateError(f"{', '.join(names)}: Invalid job id specified")
         return [job_page(view) for view in views]

@@ -9,7 +9,7 @@ import click
 
 from strato.api import catalog
 from strato.cli.connect import with_cluster
-from strato.cli.slurm.reading import Wanted, columns_of, namespace_option, read_jobs, states, users, words
+from strato.cli.slurm.reading import JobFilter, columns_of, namespace_option, read_jobs, states, users, words
 from strato.client.cluster import Cluster
 from strato.clock import SystemClock
 from strato.interop.slurm.formats import long_columns, short_columns, table
@@ -72,7 +72,7 @@ def squeue(
     else:
         columns = columns_of("--format", lambda: short_columns(short or usual, SQUEUE_FIELDS))
     active = None if jobs and not wanted_states else states(wanted_states) if wanted_states else tuple(ACTIVE)
-    wanted = Wanted(
+    wanted = JobFilter(
         jobs=words(jobs),
         users=users(user, me),
         names=words(str(flags["name"])),

@@ -21,7 +21,7 @@ namespace_option = click.option(
 )
 
 
-class Wanted(NamedTuple):
+class JobFilter(NamedTuple):
     """A filter on jobs; each field that is set must match."""
 
     jobs: Sequence[str] = ()

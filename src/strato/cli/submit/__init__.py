@@ -15,7 +15,7 @@ from strato.cli.connect import with_cluster
 from strato.cli.goflags import filled_in
 from strato.cli.job.images import IMAGE_HELP, default_image, warn_about_images
 from strato.cli.job.run import dry_run_option
-from strato.cli.job.submission import Submission
+from strato.cli.job.submission import JobSubmission
 from strato.cli.job.submission import submit as send
 from strato.cli.job.wait import wait_until_completed
 from strato.cli.submit.options import FOREIGN
@@ -143,7 +143,7 @@ def submit(ctx: click.Context, /, script: str | None, args: tuple[str, ...], dry
     checks.done()
     if notes and not options["quiet"]:
         click.echo(f"ignored: {'; '.join(notes)}", err=True)
-    submission = Submission(
+    submission = JobSubmission(
         job=job_of(request, options), namespace=request.namespace, script=config_map(request, found)
     )
     if dry_run == "client":

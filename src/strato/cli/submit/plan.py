@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from strato.api import catalog
-from strato.api.afterjobs import Condition, Dependency
+from strato.api.afterjobs import AwaitedState, Dependency
 from strato.cli.job.request import Checks, JobRequest
 from strato.cli.job.resources import GPU, Resources
 from strato.cli.submit.script import Script
@@ -23,10 +23,10 @@ _MOST_NAMED = 256
 """Most nodes whose names are put into the environment (SLURM_JOB_NODELIST)."""
 _LONGEST_NAME = 40
 _DEPENDENCIES = {
-    "after": Condition.START,
-    "afterany": Condition.ANY,
-    "afterok": Condition.OK,
-    "afternotok": Condition.NOT_OK,
+    "after": AwaitedState.START,
+    "afterany": AwaitedState.ANY,
+    "afterok": AwaitedState.OK,
+    "afternotok": AwaitedState.NOT_OK,
 }
 _MEMORY = re.compile(r"(\d+)([KMGT]?)B?", re.ASCII | re.IGNORECASE)
 _MEBIBYTES = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1 << 20}

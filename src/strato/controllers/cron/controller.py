@@ -150,11 +150,11 @@ class CronController(KeyedController):
         assert job.end is not None
         if status.holds(job.uid):
             status.drop(job.uid)
-            condition = {plan.Outcome.SUCCEEDED: "Complete", plan.Outcome.FAILED: "Failed"}.get(
+            condition = {plan.JobEnd.SUCCEEDED: "Complete", plan.JobEnd.FAILED: "Failed"}.get(
                 job.end.outcome, "Terminated"
             )
             self._report(cron, "SawCompletedJob", f"Saw completed job: {job.name}, condition: {condition}")
-        if job.end.outcome is plan.Outcome.SUCCEEDED and job.end.at:
+        if job.end.outcome is plan.JobEnd.SUCCEEDED and job.end.at:
             known = status.last_successful_time
             if known is None or parse_time(known) < parse_time(job.end.at):
                 status.last_successful_time = job.end.at

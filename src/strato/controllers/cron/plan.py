@@ -22,7 +22,7 @@ RUN_DELAY_SECONDS: Final = 0.1
 """How long after a scheduled time the pass runs, so that it has come by a clock that is a little slow, too."""
 
 
-class Outcome(Enum):
+class JobEnd(Enum):
     """How a job ended."""
 
     SUCCEEDED = "succeeded"
@@ -35,7 +35,7 @@ class Outcome(Enum):
 class End:
     """How a job ended, and when (RFC 3339, empty when unknown)."""
 
-    outcome: Outcome
+    outcome: JobEnd
     at: str
 
 
@@ -96,7 +96,7 @@ def finished_to_delete(
 ) -> list[OwnedJob]:
     """Return the jobs beyond the history limits, oldest first."""
     chosen: list[OwnedJob] = []
-    for outcome, limit in ((Outcome.SUCCEEDED, succeeded_limit), (Outcome.FAILED, failed_limit)):
+    for outcome, limit in ((JobEnd.SUCCEEDED, succeeded_limit), (JobEnd.FAILED, failed_limit)):
         if limit is None:
             continue
         ended = sorted((j for j in jobs if j.end is not None and j.end.outcome is outcome), key=_age)

@@ -14,10 +14,10 @@ from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.meta import Object
 from strato.api.volcano import batch as volcano
-from strato.controllers.cron.plan import End, Outcome
+from strato.controllers.cron.plan import End, JobEnd
 
-_VOLCANO_OUTCOMES = {"Completed": Outcome.SUCCEEDED, "Failed": Outcome.FAILED, "Terminated": Outcome.OTHER}
-_KUBE_OUTCOMES = {"Complete": Outcome.SUCCEEDED, "Failed": Outcome.FAILED}
+_VOLCANO_OUTCOMES = {"Completed": JobEnd.SUCCEEDED, "Failed": JobEnd.FAILED, "Terminated": JobEnd.OTHER}
+_KUBE_OUTCOMES = {"Complete": JobEnd.SUCCEEDED, "Failed": JobEnd.FAILED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

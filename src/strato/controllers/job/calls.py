@@ -27,7 +27,7 @@ class Create(NamedTuple):
     """Called as soon as the batch is answered, before the plan resumes: the watch may show the object meanwhile."""
 
 
-class Change(NamedTuple):
+class PatchCall(NamedTuple):
     """Patch an object; answered with the patched object, decoded as ``view``."""
 
     view: type[Object] | Kind
@@ -72,7 +72,7 @@ class Compute(NamedTuple):
     work: Callable[[], Any]
 
 
-Call = Create | Change | Set | Delete | Get | Compute
+Call = Create | PatchCall | Set | Delete | Get | Compute
 Plan = Generator[Sequence[Call], Sequence[Any], T]
 
 

@@ -36,7 +36,7 @@ from strato.controllers.job.requests import WHOLE_JOB, Request, Target
 from strato.controllers.job.restartintent import unfinished
 from strato.controllers.job.states import operation
 from strato.controllers.job.telemetry import JobMetrics
-from strato.controllers.job.terms import FINISHED_PHASES, JOB_API_VERSION, JOB_KIND, Action, JobEvent
+from strato.controllers.job.terms import FINISHED_PHASES, JOB_API_VERSION, JOB_KIND, JobAction, JobEvent
 from strato.errors import StratoError
 from strato.units import format_duration
 
@@ -202,7 +202,7 @@ class JobController:
                 break
             schedule.begin(now)
             try:
-                yield from self._execute(record, Action.SYNC_JOB, WHOLE_JOB)
+                yield from self._execute(record, JobAction.SYNC_JOB, WHOLE_JOB)
             except NameTaken:
                 schedule.dirty = True
                 return NAME_TAKEN_RETRY_SECONDS
@@ -242,7 +242,7 @@ class JobController:
         assert job is not None
         record.delays.observe(request)
         decision = record.policies.match(request, job_uid=job.metadata.uid, job_version=job.status.version)
-        if decision.action == Action.SYNC_JOB:
+        if decision.action == JobAction.SYNC_JOB:
             record.schedule.dirty = True
         elif decision.delay_seconds > 0:
             self._delay(record, decision.action, decision.delay_seconds, request)
@@ -253,11 +253,11 @@ class JobController:
     def _execute(self, record: JobRecord, action: str, target: Target, cause: Cause = UNCAUSED) -> Plan[None]:
         job = record.job
         assert job is not None
-        if action != Action.SYNC_JOB:
+        if action != JobAction.SYNC_JOB:
             self._recorder.event(job, "Normal", "ExecuteAction", f"Start to execute action {action} ")
         yield from self._planner.plan(record, operation(job.status.state.phase, action), action, target, cause)
         record.delays.done(action, target)
-        if action != Action.SYNC_JOB:
+        if action != JobAction.SYNC_JOB:
             record.schedule.dirty = True  # sync once more after any action
 
     def _failed(self, record: JobRecord, error: StratoError) -> Plan[None]:
@@ -270,16 +270,19 @@ class JobController:
             raise error
         job = record.job
         assert job is not None
-        failed = record.requests.pop(0).action if record.requests else Action.SYNC_JOB
+        failed = record.requests.pop(0).action if record.requests else JobAction.SYNC_JOB
         record.tried = None
         record.failures = 0
         record.schedule.dirty = record.schedule.pods_dirty = False
         self._recorder.event(
-            job, "Normal", "ExecuteAction", f"Job failed on action {failed or Action.SYNC_JOB} for retry limit reached"
+            job,
+            "Normal",
+            "ExecuteAction",
+            f"Job failed on action {failed or JobAction.SYNC_JOB} for retry limit reached",
         )
         _log.error("job given up after %d attempts: job=%s: %s", limit, record.key, error)
         if job.status.state.phase not in FINISHED_PHASES:
-            yield from self._execute(record, Action.TERMINATE_JOB, WHOLE_JOB, causes.of_failures(limit, error))
+            yield from self._execute(record, JobAction.TERMINATE_JOB, WHOLE_JOB, causes.of_failures(limit, error))
             self._queue.add(record.key)
 
     # Delayed actions

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from strato.controllers.job.requests import Request, Target
-from strato.controllers.job.terms import INTERNAL_ACTIONS, Action, JobEvent
+from strato.controllers.job.terms import INTERNAL_ACTIONS, JobAction, JobEvent
 
 
 @dataclass(eq=False, slots=True)
@@ -105,11 +105,11 @@ class DelayedActions:
 
 def _same_level(action: str, target: Target, entry: Delayed) -> bool:
     match action:
-        case Action.RESTART_TASK:
+        case JobAction.RESTART_TASK:
             return entry.action == action and entry.target.task == target.task
-        case Action.RESTART_POD:
+        case JobAction.RESTART_POD:
             return entry.action == action and entry.target.pod == target.pod
-        case Action.RESTART_PARTITION:
+        case JobAction.RESTART_PARTITION:
             return entry.action == action and entry.target.partition == target.partition
         case _:
-            return entry.action not in (Action.RESTART_TASK, Action.RESTART_POD, Action.RESTART_PARTITION)
+            return entry.action not in (JobAction.RESTART_TASK, JobAction.RESTART_POD, JobAction.RESTART_PARTITION)

@@ -11,7 +11,7 @@ from typing import Any
 
 from strato.client.cluster import Cluster, Deletion, Patch
 from strato.clock import Clock
-from strato.controllers.job.calls import Call, Change, Compute, Create, Delete, Get, Plan, Set, T
+from strato.controllers.job.calls import Call, Compute, Create, Delete, Get, PatchCall, Plan, Set, T
 from strato.controllers.parallel import for_each, off_loop
 
 CONCURRENT_CALLS = 64
@@ -88,7 +88,7 @@ class Executor:
                 return found
             case Set(kind, _, _, _, patch_type, subresource):
                 return await cluster.patch_all(kind, _patches(calls), patch_type=patch_type, subresource=subresource)
-            case Change(view, _, _, _, patch_type, subresource):
+            case PatchCall(view, _, _, _, patch_type, subresource):
                 return await cluster.change_all(view, _patches(calls), patch_type=patch_type, subresource=subresource)
             case Delete():
                 deletions = [Deletion(call.namespace, call.name, call.uid) for call in calls]
@@ -100,7 +100,7 @@ class Executor:
         raise TypeError(f"no call: {first!r}")
 
 
-def _patches(calls: Sequence[Set | Change]) -> list[Patch]:
+def _patches(calls: Sequence[Set | PatchCall]) -> list[Patch]:
     return [Patch(call.namespace, call.name, call.body) for call in calls]
 
 
@@ -109,7 +109,7 @@ def _batch_key(call: Call, position: int) -> Hashable:
     match call:
         case Create(kind, namespace):
             return Create, kind, namespace
-        case Set(what, _, _, _, patch_type, subresource) | Change(what, _, _, _, patch_type, subresource):
+        case Set(what, _, _, _, patch_type, subresource) | PatchCall(what, _, _, _, patch_type, subresource):
             return type(call), what, patch_type, subresource
         case Delete(view):
             return Delete, view

@@ -10,7 +10,7 @@ from strato.api.volcano.scheduling import PodGroup, PodGroupStatus
 from strato.client.events import EventRecorder
 from strato.controllers.job import group as groups
 from strato.controllers.job.bodies import Bodies
-from strato.controllers.job.calls import Change, Create, Delete, Get, Plan, ask
+from strato.controllers.job.calls import Create, Delete, Get, PatchCall, Plan, ask
 from strato.controllers.job.listers import Listers
 from strato.controllers.job.objects import JobError
 from strato.controllers.job.pods import revision_of
@@ -79,7 +79,7 @@ class GroupPlanner:
         patch = groups.group_patch(group, wanted.spec)
         if patch is not None:
             meta = group.metadata
-            group = yield from ask(Change(PodGroup, meta.namespace, meta.name, patch))
+            group = yield from ask(PatchCall(PodGroup, meta.namespace, meta.name, patch))
             record.put_group(group)
         wanted.fits = group.spec
 

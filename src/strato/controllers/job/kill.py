@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from strato.controllers.job.pods import PodState, TaskPods
 from strato.controllers.job.requests import Target
 from strato.controllers.job.states import Procedure
-from strato.controllers.job.terms import Action
+from strato.controllers.job.terms import JobAction
 
 _FINISHED = frozenset({"Succeeded", "Failed"})
 
@@ -44,13 +44,13 @@ def plan_target_kill(tasks: Mapping[str, TaskPods], action: str, target: Target)
     pods = tasks.get(target.task)
     chosen: list[PodState] = []
     if pods is not None:
-        if action == Action.RESTART_TASK:
+        if action == JobAction.RESTART_TASK:
             chosen = list(pods.pods.values())
-        elif action == Action.RESTART_POD:
+        elif action == JobAction.RESTART_POD:
             chosen = [pods.pods[target.pod]] if target.pod in pods.pods else []
-        elif action == Action.RESTART_PARTITION and target.partition:
+        elif action == JobAction.RESTART_PARTITION and target.partition:
             chosen = [pod for pod in pods.pods.values() if pod.partition == target.partition]
-    if action == Action.RESTART_PARTITION and not chosen:
+    if action == JobAction.RESTART_PARTITION and not chosen:
         return None
     live = tuple(pod for pod in chosen if not pod.terminating)
     return KillPlan(live, len(chosen) - len(live))

@@ -16,8 +16,8 @@ from strato.api.core import PersistentVolumeClaim
 from strato.api.meta import Object
 from strato.api.volcano.batch import Job
 from strato.client.cluster import PatchType
-from strato.controllers.job.calls import Change, Create, Delete, Get, Plan, ask
-from strato.controllers.job.plugins.base import Wanted, owned_metadata
+from strato.controllers.job.calls import Create, Delete, Get, PatchCall, Plan, ask
+from strato.controllers.job.plugins.base import RequiredObject, owned_metadata
 from strato.controllers.job.podbuilder import random_suffix
 from strato.errors import AlreadyExists, NotFound, StratoError
 
@@ -26,7 +26,7 @@ class JobError(StratoError):
     """A step of a job's procedure failed; the controller retries it."""
 
 
-def ensure(wanted: Wanted, namespace: str) -> Plan[None]:
+def ensure(wanted: RequiredObject, namespace: str) -> Plan[None]:
     """Create an object unless it exists; then bring its ``data_member`` up to date, if it names one."""
     kind, member = catalog.kind_of(wanted.view), wanted.data_member
     try:
@@ -37,7 +37,7 @@ def ensure(wanted: Wanted, namespace: str) -> Plan[None]:
         present = yield from ask(Get(kind, namespace, wanted.name))
         old, new, key = present.get(member) or {}, wanted.body[member], wanted.decisive_key
         if (old.get(key) != new[key]) if key else (old != new):
-            yield from ask(Change(kind, namespace, wanted.name, {member: {**dict.fromkeys(old), **new}}))
+            yield from ask(PatchCall(kind, namespace, wanted.name, {member: {**dict.fromkeys(old), **new}}))
 
 
 def remove(view: type[Object], name: str, job: Job) -> Plan[None]:
@@ -63,7 +63,7 @@ def name_claims(job: Job, random: Random) -> Plan[Job]:
     if len(operations) == 1:
         return job
     meta = job.metadata
-    named: Job = yield from ask(Change(Job, meta.namespace, meta.name, operations, PatchType.JSON))
+    named: Job = yield from ask(PatchCall(Job, meta.namespace, meta.name, operations, PatchType.JSON))
     return named
 
 

@@ -21,7 +21,7 @@ from strato.controllers.job import group as groups
 from strato.controllers.job import status as statuses
 from strato.controllers.job import terms
 from strato.controllers.job.bodies import Bodies
-from strato.controllers.job.calls import Change, Plan, ask
+from strato.controllers.job.calls import PatchCall, Plan, ask
 from strato.controllers.job.causes import UNCAUSED, Cause
 from strato.controllers.job.dependents import Dependents
 from strato.controllers.job.groupplan import GroupPlanner
@@ -38,8 +38,8 @@ from strato.controllers.job.requests import Target
 from strato.controllers.job.restartintent import is_restart, note, unfinished
 from strato.controllers.job.states import (
     Counts,
-    Operation,
-    Outcome,
+    NextPhase,
+    PlannedProcedure,
     Procedure,
     Transition,
     after_restart,
@@ -80,7 +80,7 @@ class Planner:
         """Jobs that wait for others."""
 
     def plan(
-        self, record: JobRecord, operation: Operation, action: str, target: Target, cause: Cause = UNCAUSED
+        self, record: JobRecord, operation: PlannedProcedure, action: str, target: Target, cause: Cause = UNCAUSED
     ) -> Plan[None]:
         """Plan the procedure that an action starts in the job's phase.
 
@@ -121,14 +121,14 @@ class Planner:
         if failures:
             raise failures[0]
 
-    def _note_restart(self, record: JobRecord, operation: Operation, action: str, target: Target) -> Plan[None]:
+    def _note_restart(self, record: JobRecord, operation: PlannedProcedure, action: str, target: Target) -> Plan[None]:
         job = record.require_job()
         patch = note(job, action, target) if is_restart(operation) else None
         if patch is not None:
             meta = job.metadata
-            record.set_job((yield from ask(Change(Job, meta.namespace, meta.name, patch))))
+            record.set_job((yield from ask(PatchCall(Job, meta.namespace, meta.name, patch))))
 
-    def _kill_all(self, record: JobRecord, operation: Operation, cause: Cause) -> Plan[None]:
+    def _kill_all(self, record: JobRecord, operation: PlannedProcedure, cause: Cause) -> Plan[None]:
         job = record.require_job()
         plan = plan_full_kill(
             record.pods(), operation.procedure, retry_count=job.status.retry_count, max_retry=job.spec.max_retry
@@ -182,7 +182,7 @@ class Planner:
         forwarded = bool(queue.spec.extend_clusters)
         if forwarded and job.metadata.annotation(terms.JOB_FORWARDING) != "true":
             change = {"metadata": {"annotations": {terms.JOB_FORWARDING: "true"}}}
-            record.set_job((yield from ask(Change(Job, job.metadata.namespace, job.metadata.name, change))))
+            record.set_job((yield from ask(PatchCall(Job, job.metadata.namespace, job.metadata.name, change))))
         if not job.status.state.phase:
             self._statuses.begin(record)
         if job.metadata.annotations and (yield from self._waits_for_jobs(record)):
@@ -220,12 +220,12 @@ class Planner:
             wanted = afterjobs.parse_after(text)
         except ValueError as error:
             wanted = ()
-            verdict = afterjobs.Verdict(waits=True, message=f"annotation {afterjobs.AFTER}: {error}")
+            verdict = afterjobs.WaitVerdict(waits=True, message=f"annotation {afterjobs.AFTER}: {error}")
         else:
             verdict = afterjobs.decide(wanted, lambda name: self._listers.jobs.get(Key(meta.namespace, name)))
         if verdict.never:
             self._warn(job, afterjobs.NEVER_SATISFIED, verdict.message)
-            outcome = Outcome(Phase.TERMINATED, status.retry_count, afterjobs.NEVER_SATISFIED, verdict.message)
+            outcome = NextPhase(Phase.TERMINATED, status.retry_count, afterjobs.NEVER_SATISFIED, verdict.message)
             new = statuses.stamped(statuses.moved(statuses.to_json(status), outcome), self._clock.now())
             self._metrics.ended(job, outcome.phase)
             yield from self._statuses.write(record, statuses.written(new), ends=True)
@@ -234,7 +234,7 @@ class Planner:
             self.dependents.add(record.key, [one.job for one in wanted])
         else:
             released = {"metadata": {"annotations": {afterjobs.RELEASED: format_time(self._clock.now())}}}
-            record.set_job((yield from ask(Change(Job, meta.namespace, meta.name, released))))
+            record.set_job((yield from ask(PatchCall(Job, meta.namespace, meta.name, released))))
         if status.state.message != verdict.message:
             reason = afterjobs.WAITING if verdict.waits else ""
             new = statuses.with_reason(statuses.to_json(record.require_job().status), reason, verdict.message)
@@ -373,7 +373,7 @@ class Planner:
         )
         return not plan.delete and not plan.terminating
 
-    def _finish(self, record: JobRecord, outcome: Outcome, counts: Counts) -> Plan[None]:
+    def _finish(self, record: JobRecord, outcome: NextPhase, counts: Counts) -> Plan[None]:
         """End a job whose pods have all ended: write its final phase and the status of its kill in one write.
 
         While pods remain to be killed, the phase must be written before the kill: else a controller that starts in
@@ -413,7 +413,7 @@ def _sorted_items(controlled: Mapping[str, str]) -> Hashable:
     return tuple(sorted(controlled.items())) if controlled else ()
 
 
-def _with_cause(record: JobRecord, outcome: Outcome) -> Outcome:
+def _with_cause(record: JobRecord, outcome: NextPhase) -> NextPhase:
     """Return a failed outcome with its reason, when pods exceeded their deadline; else the outcome as it is."""
     late = sum(pod.timed_out for pod in record.pods())
     if not late:

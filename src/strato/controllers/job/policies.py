@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from strato.controllers.job.requests import Request
-from strato.controllers.job.terms import Action, JobEvent
+from strato.controllers.job.terms import JobAction, JobEvent
 from strato.units import duration_seconds
 
 _ALWAYS_SYNC = frozenset({JobEvent.OUT_OF_SYNC, JobEvent.COMMAND_ISSUED, JobEvent.POD_RUNNING})
@@ -44,7 +44,7 @@ class PolicyLike(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class PreparedPolicy:
     """One lifecycle policy, prepared for matching."""
 
     action: str
@@ -54,7 +54,7 @@ class Policy:
     has_timeout: bool
 
     @classmethod
-    def from_view(cls, view: PolicyLike) -> Policy:
+    def from_view(cls, view: PolicyLike) -> PreparedPolicy:
         """Read a policy of a manifest. An unreadable timeout counts as none."""
         events = set(view.events)
         if view.event:
@@ -87,14 +87,14 @@ def _timeout_seconds(text: str | None) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class PolicyDecision:
     """An action, and how long to wait before it."""
 
     action: str
     delay_seconds: float = 0.0
 
 
-SYNC = Decision(Action.SYNC_JOB)
+SYNC = PolicyDecision(JobAction.SYNC_JOB)
 
 
 class JobPolicies:
@@ -107,8 +107,10 @@ class JobPolicies:
     __slots__ = ("_exit_codes", "_job", "_listened", "_tasks", "delayed")
 
     def __init__(self, job: Iterable[PolicyLike], tasks: Iterable[tuple[str, Iterable[PolicyLike]]]) -> None:
-        self._job = tuple(Policy.from_view(p) for p in job)
-        self._tasks = {name: ready for name, views in tasks if (ready := tuple(Policy.from_view(p) for p in views))}
+        self._job = tuple(PreparedPolicy.from_view(p) for p in job)
+        self._tasks = {
+            name: ready for name, views in tasks if (ready := tuple(PreparedPolicy.from_view(p) for p in views))
+        }
         every = [*self._job, *(p for ready in self._tasks.values() for p in ready)]
         self._listened = frozenset(event for p in every for event in p.events)
         self._exit_codes = frozenset(p.exit_code for p in every if p.exit_code is not None)
@@ -128,10 +130,10 @@ class JobPolicies:
             return False
         return event in self._listened or JobEvent.ANY in self._listened
 
-    def match(self, request: Request, *, job_uid: str, job_version: int) -> Decision:
+    def match(self, request: Request, *, job_uid: str, job_version: int) -> PolicyDecision:
         """Return the action that answers a request, given the job's present uid and version."""
         if request.action:
-            return Decision(request.action)
+            return PolicyDecision(request.action)
         if request.event in _ALWAYS_SYNC:
             return SYNC
         if request.job_uid and request.job_uid != job_uid:
@@ -141,5 +143,5 @@ class JobPolicies:
         for policies in (self._tasks.get(request.task, ()), self._job):
             for policy in policies:
                 if policy.applies_to(request):
-                    return Decision(policy.action, policy.delay_seconds)
+                    return PolicyDecision(policy.action, policy.delay_seconds)
         return SYNC

@@ -13,7 +13,7 @@ import msgspec
 
 from strato.api.volcano.batch import Job
 from strato.controllers.job.requests import Target
-from strato.controllers.job.states import Operation, Procedure, restart
+from strato.controllers.job.states import PlannedProcedure, Procedure, restart
 from strato.controllers.job.terms import RESTARTING, Phase
 from strato.decoding import UNDECODABLE
 
@@ -34,7 +34,7 @@ class RestartIntent(msgspec.Struct, frozen=True):
     target: Target
 
 
-def is_restart(operation: Operation) -> bool:
+def is_restart(operation: PlannedProcedure) -> bool:
     """Whether an operation kills pods of an active job to start them again, which uses one of its retries."""
     return operation.transition is restart and operation.procedure is not Procedure.KILL_UNFINISHED
 

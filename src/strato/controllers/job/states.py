@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import msgspec
 
-from strato.controllers.job.terms import TARGET_ACTIONS, Action, Phase
+from strato.controllers.job.terms import TARGET_ACTIONS, JobAction, Phase
 
 
 class Procedure(Enum):
@@ -73,7 +73,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """``status.minAvailable``; the restart rule uses this one, not the spec's."""
 
 
-class Outcome(msgspec.Struct, frozen=True, gc=False):
+class NextPhase(msgspec.Struct, frozen=True, gc=False):
     """The phase after a procedure."""
 
     phase: str
@@ -83,12 +83,12 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     message: str = ""
 
 
-Transition = Callable[[JobFacts, Counts, int], Outcome | None]
+Transition = Callable[[JobFacts, Counts, int], NextPhase | None]
 """(job, counters, retryCount) → the new phase, or None for no change."""
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class PlannedProcedure:
     """A procedure and the rule that follows it."""
 
     procedure: Procedure
@@ -96,7 +96,7 @@ class Operation:
 
 
 @lru_cache(256)
-def operation(phase: str, action: str) -> Operation:
+def operation(phase: str, action: str) -> PlannedProcedure:
     """Return the operation of an action in a phase. An unknown action is a sync, an unknown phase is Pending."""
     match phase:
         case Phase.RUNNING:
@@ -104,67 +104,67 @@ def operation(phase: str, action: str) -> Operation:
         case Phase.RESTARTING:
             return _restarting(action)
         case Phase.ABORTING:
-            if action == Action.RESUME_JOB:
-                return Operation(Procedure.KILL_UNFINISHED, restart)
-            return Operation(Procedure.KILL_UNFINISHED, _when_still(Phase.ABORTED))
+            if action == JobAction.RESUME_JOB:
+                return PlannedProcedure(Procedure.KILL_UNFINISHED, restart)
+            return PlannedProcedure(Procedure.KILL_UNFINISHED, _when_still(Phase.ABORTED))
         case Phase.ABORTED:
-            if action == Action.RESUME_JOB:
-                return Operation(Procedure.KILL_UNFINISHED, restart)
-            return Operation(Procedure.KILL_UNFINISHED, stay)
+            if action == JobAction.RESUME_JOB:
+                return PlannedProcedure(Procedure.KILL_UNFINISHED, restart)
+            return PlannedProcedure(Procedure.KILL_UNFINISHED, stay)
         case Phase.COMPLETING:
-            return Operation(Procedure.KILL_UNFINISHED, _when_still(Phase.COMPLETED))
+            return PlannedProcedure(Procedure.KILL_UNFINISHED, _when_still(Phase.COMPLETED))
         case Phase.TERMINATING:
-            return Operation(Procedure.KILL_UNFINISHED, _when_still(Phase.TERMINATED))
+            return PlannedProcedure(Procedure.KILL_UNFINISHED, _when_still(Phase.TERMINATED))
         case Phase.COMPLETED | Phase.FAILED | Phase.TERMINATED:
-            return Operation(Procedure.KILL_UNFINISHED, stay)
+            return PlannedProcedure(Procedure.KILL_UNFINISHED, stay)
         case _:
             return _active(action, after_sync_pending)
 
 
-def _active(action: str, after_sync: Transition) -> Operation:
+def _active(action: str, after_sync: Transition) -> PlannedProcedure:
     """Pending and Running differ only in what follows a sync."""
     match action:
-        case Action.RESTART_JOB:
-            return Operation(Procedure.KILL_ALL, restart)
-        case Action.RESTART_TASK | Action.RESTART_POD | Action.RESTART_PARTITION:
-            return Operation(Procedure.KILL_TARGET, restart)
-        case Action.ABORT_JOB:
-            return Operation(Procedure.KILL_UNFINISHED, _to(Phase.ABORTING))
-        case Action.COMPLETE_JOB:
-            return Operation(Procedure.KILL_UNFINISHED, _to(Phase.COMPLETING))
-        case Action.TERMINATE_JOB:
-            return Operation(Procedure.KILL_UNFINISHED, _to(Phase.TERMINATING))
+        case JobAction.RESTART_JOB:
+            return PlannedProcedure(Procedure.KILL_ALL, restart)
+        case JobAction.RESTART_TASK | JobAction.RESTART_POD | JobAction.RESTART_PARTITION:
+            return PlannedProcedure(Procedure.KILL_TARGET, restart)
+        case JobAction.ABORT_JOB:
+            return PlannedProcedure(Procedure.KILL_UNFINISHED, _to(Phase.ABORTING))
+        case JobAction.COMPLETE_JOB:
+            return PlannedProcedure(Procedure.KILL_UNFINISHED, _to(Phase.COMPLETING))
+        case JobAction.TERMINATE_JOB:
+            return PlannedProcedure(Procedure.KILL_UNFINISHED, _to(Phase.TERMINATING))
         case _:
-            return Operation(Procedure.SYNC, after_sync)
+            return PlannedProcedure(Procedure.SYNC, after_sync)
 
 
-def _restarting(action: str) -> Operation:
-    if action == Action.SYNC_JOB:
-        return Operation(Procedure.SYNC, after_restart)
+def _restarting(action: str) -> PlannedProcedure:
+    if action == JobAction.SYNC_JOB:
+        return PlannedProcedure(Procedure.SYNC, after_restart)
     if action in TARGET_ACTIONS:
-        return Operation(Procedure.KILL_TARGET, after_restart)
+        return PlannedProcedure(Procedure.KILL_TARGET, after_restart)
     # AbortJob, TerminateJob, CompleteJob and ResumeJob too: while a job is restarting, every action is a full kill.
-    return Operation(Procedure.KILL_ALL, after_restart)
+    return PlannedProcedure(Procedure.KILL_ALL, after_restart)
 
 
-def after_sync_pending(job: JobFacts, counts: Counts, retry_count: int) -> Outcome | None:
+def after_sync_pending(job: JobFacts, counts: Counts, retry_count: int) -> NextPhase | None:
     """Pending → Running once enough pods run or have run."""
     if job.min_available <= counts.running + counts.succeeded + counts.failed:
-        return Outcome(Phase.RUNNING, retry_count)
+        return NextPhase(Phase.RUNNING, retry_count)
     return None
 
 
-def after_sync_running(job: JobFacts, counts: Counts, retry_count: int) -> Outcome | None:
+def after_sync_running(job: JobFacts, counts: Counts, retry_count: int) -> NextPhase | None:
     """The completion rule (A5)."""
     replicas = job.replicas
     if replicas == 0:  # scaled to zero keeps its phase
         return None
     if job.min_success is not None and counts.succeeded >= job.min_success:
-        return Outcome(Phase.COMPLETED, retry_count)
+        return NextPhase(Phase.COMPLETED, retry_count)
     if counts.succeeded + counts.failed == replicas:
-        return Outcome(_verdict(job, counts), retry_count)
+        return NextPhase(_verdict(job, counts), retry_count)
     if counts.pending > replicas - job.min_available:
-        return Outcome(Phase.PENDING, retry_count)
+        return NextPhase(Phase.PENDING, retry_count)
     return None
 
 
@@ -185,18 +185,18 @@ def has_exhausted_retries(job: JobFacts, retry_count: int) -> bool:
     return retry_count >= job.max_retry
 
 
-def after_restart(job: JobFacts, counts: Counts, retry_count: int) -> Outcome | None:
+def after_restart(job: JobFacts, counts: Counts, retry_count: int) -> NextPhase | None:
     """The restart rule: out of retries → Failed; enough pods gone or alive → Pending."""
     if has_exhausted_retries(job, retry_count):
-        return Outcome(Phase.FAILED, retry_count)
+        return NextPhase(Phase.FAILED, retry_count)
     if job.replicas - counts.terminating >= counts.status_min_available:
-        return Outcome(Phase.PENDING, retry_count)
+        return NextPhase(Phase.PENDING, retry_count)
     return None
 
 
-def restart(job: JobFacts, counts: Counts, retry_count: int) -> Outcome:
+def restart(job: JobFacts, counts: Counts, retry_count: int) -> NextPhase:
     """Move to Restarting, and count a retry."""
-    return Outcome(Phase.RESTARTING, retry_count + 1)
+    return NextPhase(Phase.RESTARTING, retry_count + 1)
 
 
 def stay(job: JobFacts, counts: Counts, retry_count: int) -> None:
@@ -205,8 +205,8 @@ def stay(job: JobFacts, counts: Counts, retry_count: int) -> None:
 
 
 def _to(phase: str) -> Transition:
-    def transition(job: JobFacts, counts: Counts, retry_count: int) -> Outcome:
-        return Outcome(phase, retry_count)
+    def transition(job: JobFacts, counts: Counts, retry_count: int) -> NextPhase:
+        return NextPhase(phase, retry_count)
 
     return transition
 
@@ -214,9 +214,9 @@ def _to(phase: str) -> Transition:
 def _when_still(phase: str) -> Transition:
     """Return the rule that moves to ``phase`` once no pod is terminating, pending or running."""
 
-    def transition(job: JobFacts, counts: Counts, retry_count: int) -> Outcome | None:
+    def transition(job: JobFacts, counts: Counts, retry_count: int) -> NextPhase | None:
         if counts.terminating or counts.pending or counts.running:
             return None
-        return Outcome(phase, retry_count)
+        return NextPhase(phase, retry_count)
 
     return transition

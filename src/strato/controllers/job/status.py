@@ -16,7 +16,7 @@ import msgspec
 from strato.api.meta import ObjectMeta
 from strato.api.volcano.batch import JobStatus
 from strato.clock import format_time, parse_time
-from strato.controllers.job.states import Counts, Outcome
+from strato.controllers.job.states import Counts, NextPhase
 from strato.controllers.job.terms import Phase
 from strato.lru import LruCache
 from strato.units import format_duration
@@ -145,7 +145,7 @@ def _with_counts(
     return new
 
 
-def moved(status: Status, outcome: Outcome | None) -> Status:
+def moved(status: Status, outcome: NextPhase | None) -> Status:
     """Return the status with an outcome's phase, reason and retry count."""
     if outcome is None:
         return status

@@ -12,7 +12,7 @@ from strato.api.volcano.batch import Job, JobStatus
 from strato.client.cluster import PatchType
 from strato.clock import Clock, parse_time
 from strato.controllers.job import status as statuses
-from strato.controllers.job.calls import Change, Plan, Set, ask
+from strato.controllers.job.calls import PatchCall, Plan, Set, ask
 from strato.controllers.job.record import JobRecord
 from strato.controllers.job.states import after_sync_running
 from strato.controllers.job.status import StatusCache, StatusWrite
@@ -61,7 +61,7 @@ class StatusPlanner:
                 yield from ask(Set(catalog.VCJOB, meta.namespace, meta.name, body, PatchType.JSON, "status"))
                 record.take_status(job, new.status)
             else:
-                written = yield from ask(Change(Job, meta.namespace, meta.name, body, PatchType.JSON, "status"))
+                written = yield from ask(PatchCall(Job, meta.namespace, meta.name, body, PatchType.JSON, "status"))
                 changed = record.set_job(written)  # False too if the watch has shown this state before the answer
         finally:
             record.moving_to = None

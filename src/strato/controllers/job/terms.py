@@ -43,7 +43,7 @@ class JobEvent:
     NONE: Final = ""
 
 
-class Action:
+class JobAction:
     """Actions of the controller on a job."""
 
     ABORT_JOB: Final = "AbortJob"
@@ -58,10 +58,10 @@ class Action:
     ENQUEUE_JOB: Final = "EnqueueJob"
 
 
-TARGET_ACTIONS: Final = frozenset({Action.RESTART_TASK, Action.RESTART_POD, Action.RESTART_PARTITION})
+TARGET_ACTIONS: Final = frozenset({JobAction.RESTART_TASK, JobAction.RESTART_POD, JobAction.RESTART_PARTITION})
 """Actions that kill a part of the job only."""
 
-INTERNAL_ACTIONS: Final = frozenset({Action.SYNC_JOB, Action.ENQUEUE_JOB})
+INTERNAL_ACTIONS: Final = frozenset({JobAction.SYNC_JOB, JobAction.ENQUEUE_JOB})
 """Internal actions, which no policy or command names; they cancel no delayed action."""
 
 JOB_KIND: Final = "Job"

@@ -25,7 +25,7 @@ from strato.client.informer import Change
 from strato.clock import format_time, parse_time
 from strato.controllers.context import ControllerContext
 from strato.controllers.kube import scaling
-from strato.controllers.kube.scaling import History, Proposal, Sample, Unknown
+from strato.controllers.kube.scaling import History, Proposal, Unknown, UsageSample
 from strato.controllers.reconcile import KeyedController
 from strato.errors import ApiError, NotFound
 
@@ -255,14 +255,14 @@ class AutoscalerController(KeyedController):
         return proposal, name, {"type": metric.type, member: {**named, "current": now}}
 
 
-def _samples(measured: Sequence[PodMetrics], resource: str, container: str) -> Mapping[str, Sample]:
+def _samples(measured: Sequence[PodMetrics], resource: str, container: str) -> Mapping[str, UsageSample]:
     """Return how much of a resource each pod uses, or one container of each pod."""
     found = {}
     for pod in measured:
         chosen = [one for one in pod.containers if container in ("", one.name) and resource in one.usage]
         if chosen:
             total = sum(milli(one.usage[resource]) for one in chosen)
-            found[pod.metadata.name] = Sample(total, parse_time(pod.timestamp), float(pod.window.rstrip("s") or 0))
+            found[pod.metadata.name] = UsageSample(total, parse_time(pod.timestamp), float(pod.window.rstrip("s") or 0))
     return found
 
 

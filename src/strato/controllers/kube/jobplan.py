@@ -22,7 +22,7 @@ _LONGEST_TEXT: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class PodCounts:
     """The counts of a job's pods."""
 
     active: tuple[Pod, ...]
@@ -46,7 +46,7 @@ class Tally:
         """Indexes that have an active pod, or need none any more."""
         return frozenset((*map(index_of, self.active), *self.indexes, *self.failures.indexes))
 
-    def without_active(self) -> Tally:
+    def without_active(self) -> PodCounts:
         """Return the counts after the deletion of all active pods has begun."""
         return replace(self, active=(), ready=0, terminating=self.terminating + len(self.active))
 
@@ -69,7 +69,7 @@ class Steps:
     delete: list[Pod] = field(default_factory=list)
 
 
-def tally(job: Job, pods: Iterable[Pod], terminating_uids: Iterable[str]) -> Tally:
+def tally(job: Job, pods: Iterable[Pod], terminating_uids: Iterable[str]) -> PodCounts:
     """Count a job's pods. Those that its status includes already have no tracking finalizer, or are listed there.
 
     Args:
@@ -114,7 +114,7 @@ def tally(job: Job, pods: Iterable[Pod], terminating_uids: Iterable[str]) -> Tal
     if indexed:
         done = {index for index in done if index < limit}
         succeeded = len(done)
-    return Tally(
+    return PodCounts(
         active=tuple(active),
         terminating=len(leaving),
         succeeded=succeeded,
@@ -129,7 +129,7 @@ def tally(job: Job, pods: Iterable[Pod], terminating_uids: Iterable[str]) -> Tal
     )
 
 
-def verdict(job: Job, counted: Tally, now: float, started: float | None) -> JobVerdict | None:
+def verdict(job: Job, counted: PodCounts, now: float, started: float | None) -> JobVerdict | None:
     """Return how the job ends, None while it goes on."""
     spec = job.spec
     failures = counted.failures
@@ -168,7 +168,7 @@ def decided(status: JobStatus) -> JobVerdict | None:
     return None
 
 
-def steps(job: Job, counted: Tally, order: Sequence[Pod]) -> Steps:
+def steps(job: Job, counted: PodCounts, order: Sequence[Pod]) -> Steps:
     """Return the pods to create and to delete.
 
     Args:
@@ -198,7 +198,7 @@ def steps(job: Job, counted: Tally, order: Sequence[Pod]) -> Steps:
     return planned
 
 
-def _indexed_steps(spec: JobSpec, counted: Tally, order: Sequence[Pod], wanted: int) -> Steps:
+def _indexed_steps(spec: JobSpec, counted: PodCounts, order: Sequence[Pod], wanted: int) -> Steps:
     planned = Steps()
     kept: set[int | None] = set()
     for pod in reversed(order):

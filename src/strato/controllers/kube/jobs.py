@@ -25,7 +25,7 @@ from strato.clock import format_time, parse_time
 from strato.controllers.context import ControllerContext
 from strato.controllers.kube import jobplan, jobtracking
 from strato.controllers.kube.joborphans import JobOrphans
-from strato.controllers.kube.jobplan import JobVerdict, Tally
+from strato.controllers.kube.jobplan import JobVerdict, PodCounts
 from strato.controllers.kube.jobpolicies import INDEX_KEY, failure_annotations, index_of
 from strato.controllers.kube.jobtracking import FINALIZER, Tracking, is_tracked
 from strato.controllers.kube.ownedpods import OwnedPods, deletion_order, pod_body
@@ -111,7 +111,7 @@ class KubeJobController(KeyedController):
             wait = left if wait is None else min(wait, left)
         return wait
 
-    def _tally(self, job: Job) -> Tally:
+    def _tally(self, job: Job) -> PodCounts:
         pods = self._owned.all_of(job.metadata.uid)
         terminating_uids = [pod.metadata.uid for pod in pods if self._owned.is_terminating(pod)]
         return jobplan.tally(job, pods, terminating_uids)
@@ -126,7 +126,7 @@ class KubeJobController(KeyedController):
             return None
         return parse_time(job.status.start_time) if job.status.start_time else now
 
-    async def _work(self, job: Job, counted: Tally, now: float) -> float | None:
+    async def _work(self, job: Job, counted: PodCounts, now: float) -> float | None:
         """Create and delete pods; returns the seconds for which the back-off of failures still delays new pods."""
         uid = job.metadata.uid
         planned = jobplan.steps(job, counted, sorted(counted.active, key=deletion_order))
@@ -158,7 +158,7 @@ class KubeJobController(KeyedController):
                 failed[index_of(pod) if per_index else None].append(since)
         return {index: max(since) + jobplan.backoff_seconds(len(since)) - now for index, since in failed.items()}
 
-    def _body(self, job: Job, template: Mapping[str, Any], index: int | None, counted: Tally) -> dict[str, Any]:
+    def _body(self, job: Job, template: Mapping[str, Any], index: int | None, counted: PodCounts) -> dict[str, Any]:
         meta = job.metadata
         labels = {
             "batch.kubernetes.io/controller-uid": meta.uid,
@@ -186,7 +186,7 @@ class KubeJobController(KeyedController):
 
     # Status
 
-    async def _count(self, job: Job, counted: Tally, started: float | None, ended: JobVerdict | None) -> None:
+    async def _count(self, job: Job, counted: PodCounts, started: float | None, ended: JobVerdict | None) -> None:
         """Write the status, then remove the finalizers of the pods that it includes."""
         tracking = jobtracking.track(
             job,
@@ -200,7 +200,7 @@ class KubeJobController(KeyedController):
         await self._owned.strip(job.metadata.uid, tracking.strip)
 
     async def _write_status(
-        self, job: Job, counted: Tally, tracking: Tracking, started: float | None, ended: JobVerdict | None
+        self, job: Job, counted: PodCounts, tracking: Tracking, started: float | None, ended: JobVerdict | None
     ) -> None:
         now = format_time(self.clock.now())
         old = job.status
@@ -246,7 +246,7 @@ class KubeJobController(KeyedController):
             self.queue.add(job.key)  # a finished job may have a time to live
 
     @staticmethod
-    def _failed_indexes(job: Job, counted: Tally) -> str | None:
+    def _failed_indexes(job: Job, counted: PodCounts) -> str | None:
         """Return ``failedIndexes``; empty instead of None while no index has failed of a job that limits each index."""
         if job.spec.backoff_limit_per_index is None:
             return None

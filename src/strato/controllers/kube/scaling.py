@@ -30,7 +30,7 @@ class Unknown(Exception):
     """A metric has no usable value."""
 
 
-class Sample(NamedTuple):
+class UsageSample(NamedTuple):
     """The measured use of one resource by a pod."""
 
     value: int
@@ -72,7 +72,7 @@ def propose(
     resource: str,
     container: str,
     pods: Sequence[Pod],
-    samples: Mapping[str, Sample],
+    samples: Mapping[str, UsageSample],
     current: int,
     near: Tolerances,
     now: float,
@@ -138,7 +138,7 @@ class _Groups(NamedTuple):
     missing: Collection[str]
 
 
-def _grouped(pods: Iterable[Pod], samples: Mapping[str, Sample], resource: str, now: float) -> _Groups:
+def _grouped(pods: Iterable[Pod], samples: Mapping[str, UsageSample], resource: str, now: float) -> _Groups:
     ready: list[str] = []
     unready: list[str] = []
     missing: list[str] = []
@@ -157,7 +157,7 @@ def _grouped(pods: Iterable[Pod], samples: Mapping[str, Sample], resource: str, 
     return _Groups(ready, unready, missing)
 
 
-def _is_starting(pod: Pod, sample: Sample, now: float) -> bool:
+def _is_starting(pod: Pod, sample: UsageSample, now: float) -> bool:
     condition, started = pod.status.condition("Ready"), pod.status.start_time
     if condition is None or started is None:
         return True

@@ -27,7 +27,7 @@ from strato.client.informer import Change
 from strato.controllers.context import ControllerContext
 from strato.controllers.overcommit.policy import (
     CONFIG_KEY,
-    Policy,
+    OvercommitPolicy,
     held_ratio,
     parse_policy,
     requested_milli,
@@ -52,7 +52,7 @@ class CpuOvercommitController(KeyedController):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         where = context.settings.overcommit_configmap
-        self._policy = Policy()
+        self._policy = OvercommitPolicy()
         self._nodes = context.informers.informer(Node)
         self._nodes.add_handler(self._on_node)
         configs = context.informers.informer(

@@ -79,7 +79,7 @@ class _File(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class OvercommitPolicy:
     """The configuration in force."""
 
     factor: float | None = None
@@ -90,7 +90,7 @@ class Policy:
     """Normalisation by processor model."""
 
 
-def parse_policy(text: str) -> Policy:
+def parse_policy(text: str) -> OvercommitPolicy:
     """Read the configuration; an empty text has no rules.
 
     Raises:
@@ -115,7 +115,7 @@ def parse_policy(text: str) -> Policy:
             check(getattr(ratios, name), f"models[{model!r}].{member}", LEAST_NORMALISATION)
     if problems:
         raise InvalidInput(CONFIG_KEY, problems)
-    return Policy(
+    return OvercommitPolicy(
         factor=file.factor,
         nodes=tuple(selected),
         models={" ".join(model.split()): ratios for model, ratios in file.models.items()},
@@ -150,7 +150,7 @@ def _read_file(document: dict[str, Any]) -> tuple[_File, list[Problem]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class WantedRatio:
     """The ratio that a node's cpu is to have."""
 
     ratio: float
@@ -160,7 +160,7 @@ class Wanted:
     """Whether it comes from an annotation or label of the node itself."""
 
 
-def wanted_ratio(node: Node, policy: Policy) -> Wanted | None:
+def wanted_ratio(node: Node, policy: OvercommitPolicy) -> WantedRatio | None:
     """Return the wanted ratio of a node; None when neither the node nor the configuration specifies one.
 
     The annotation takes precedence over the label, that over the factor with which the node was started, and that over
@@ -186,10 +186,10 @@ def wanted_ratio(node: Node, policy: Policy) -> Wanted | None:
     if factor is None and normalisation == 1.0:
         return None
     ratios = final_ratios({"cpu": factor if factor is not None else 1.0}, normalisation)
-    return Wanted(ratio=written_ratio(min(ratios["cpu"], MAX_FACTOR)), source=source, is_explicit=is_explicit)
+    return WantedRatio(ratio=written_ratio(min(ratios["cpu"], MAX_FACTOR)), source=source, is_explicit=is_explicit)
 
 
-def _normalisation(node: Node, policy: Policy) -> float:
+def _normalisation(node: Node, policy: OvercommitPolicy) -> float:
     noted = node.metadata.annotation(NORMALISATION)
     if noted:
         return read_factor(noted, f"metadata.annotations[{NORMALISATION}]", least=LEAST_NORMALISATION)

@@ -27,7 +27,7 @@ from strato.controllers.sharding.settings import (
     parse_sharding,
     period_or_fallback,
 )
-from strato.controllers.sharding.usage import NodeUsage, Ratios
+from strato.controllers.sharding.usage import Ratios, ShardNodeUsage
 from strato.errors import AlreadyExists, InvalidInput, NotFound
 
 EVENT_DELAY_SECONDS: Final = 0.2
@@ -51,7 +51,7 @@ class ShardingController(KeyedController):
         settings = self._defaults = context.settings
         self._configured: ShardingSettings | None = None
         """The settings of the ConfigMap; None before the first valid one."""
-        self._usage = NodeUsage()
+        self._usage = ShardNodeUsage()
         self._divided: dict[str, Ratios | None] = {}
         """The requested shares of each node in the last pass."""
         where = settings.sharding_configmap

@@ -16,7 +16,7 @@ Ratios = tuple[float, float]
 """Cpu and memory."""
 
 
-class NodeUsage:
+class ShardNodeUsage:
     """See the module. Costs a dictionary entry per node and per bound pod."""
 
     def __init__(self) -> None:

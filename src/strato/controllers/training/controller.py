@@ -33,7 +33,7 @@ from strato.controllers.training.adapters import Adapter
 from strato.controllers.training.companions import CompanionOfOthers, Companions
 from strato.controllers.training.foreign import ForeignOperator
 from strato.controllers.training.mpi.launcher import Launchers
-from strato.controllers.training.record import Gang, Launch, Replica, TrainingPlan, TrainingRecord
+from strato.controllers.training.record import Gang, LauncherPlan, Replica, TrainingPlan, TrainingRecord
 from strato.controllers.training.services import OwnedServices
 from strato.controllers.training.telemetry import TrainingMetrics
 from strato.errors import AlreadyExists, NotFound, StratoError
@@ -256,7 +256,7 @@ class TrainingController:
         if job.key in self._jobs:
             self._written.note(written)
 
-    async def _create_pods(self, record: TrainingRecord, wanted: list[Replica], launch: Launch | None) -> None:
+    async def _create_pods(self, record: TrainingRecord, wanted: list[Replica], launch: LauncherPlan | None) -> None:
         shape, meta = record.shape, record.job.metadata
         whole: Json = await self._cluster.get(self._framework.kind, meta.name, meta.namespace)
         if whole["metadata"]["uid"] != meta.uid:

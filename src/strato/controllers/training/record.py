@@ -86,7 +86,7 @@ class Replica:
     index: int
 
 
-class Launch(Enum):
+class LauncherPlan(Enum):
     """What to do with the Job of a launcher."""
 
     CREATE = "create"
@@ -112,7 +112,7 @@ class TrainingPlan:
     """Kinds of companions with the job's name to delete."""
     create_services: list[Replica] = field(default_factory=list)
     create_pods: list[Replica] = field(default_factory=list)
-    launch: Launch | None = None
+    launch: LauncherPlan | None = None
     """What to do with the Job of the launcher."""
     events: list[JobEvent] = field(default_factory=list)
     """Events about changes, recorded each time."""

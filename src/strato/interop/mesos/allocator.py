@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 
 from strato.interop.mesos import filters, roles
 from strato.interop.mesos.books import AgentBook, Books, Holder, Order
-from strato.interop.mesos.filters import Moment, OfferFilters, Refusal
+from strato.interop.mesos.filters import Moment, OfferFilter, OfferFilters
 from strato.interop.mesos.maintenance import InverseAllotment, InverseOfferStatus, Maintenance
 from strato.interop.mesos.quantities import Quantities
 from strato.interop.mesos.quota import Quota
 from strato.interop.mesos.resources import NOTHING, Resources
-from strato.interop.mesos.round import Allotment, ClosedRoles, OfferRules, Round, TermsTable
+from strato.interop.mesos.round import AllocationRound, Allotment, ClosedRoles, OfferRules, TermsTable
 from strato.interop.mesos.specs import AgentId, AgentSpec, Domain, FrameworkId, FrameworkSpec, Unavailability
 
 DEFAULT_MINIMUM: tuple[Quantities, ...] = ({"cpus": 10}, {"mem": 32_000})
@@ -247,7 +247,7 @@ class Allocator:
         book = self._books.frameworks.get(framework)
         if refuse_seconds and book is not None and book.is_active and role in book.spec.roles:
             deadline = now + max(min(refuse_seconds, filters.LONGEST_SECONDS), self._options.interval_seconds)
-            self._filters.add(framework, role, agent, Refusal(resources, self._moment(now), deadline))
+            self._filters.add(framework, role, agent, OfferFilter(resources, self._moment(now), deadline))
 
     def convert_held(self, framework: FrameworkId, agent: AgentId, role: str, old: Resources, new: Resources) -> None:
         """Convert resources of an agent that a framework holds: reserve them, create a volume on them, or undo that.
@@ -315,7 +315,7 @@ class Allocator:
         self._all_pending, self._pending = False, set()
         moment = self._moment(now)
         self._filters.drop_ended(moment)
-        run = Round(self._books, self._filters, self._rules, self._terms, self._closed)
+        run = AllocationRound(self._books, self._filters, self._rules, self._terms, self._closed)
         made = run.run([agent for agent in agents if self._is_offered(agent)], self._rng)
         return Offered(tuple(made), tuple(self._inverse_offers(agents, moment)))
 

@@ -34,7 +34,7 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class OfferFilter:
     """Refused resources, and until when."""
 
     resources: Resources
@@ -45,7 +45,7 @@ class Refusal:
         """Whether the refusal has ended: its time is over, and at least one batch run has taken place since."""
         return now.seconds >= self.deadline and now.batches > self.since.batches
 
-    def outlasts(self, other: Refusal) -> bool:
+    def outlasts(self, other: OfferFilter) -> bool:
         """Whether this refusal never ends before the other one."""
         return self.deadline >= other.deadline and self.since.batches >= other.since.batches
 
@@ -54,7 +54,7 @@ class Refusals:
     """Refusals of one agent by the frameworks of one role."""
 
     def __init__(self) -> None:
-        self.by_framework: dict[FrameworkId, list[Refusal]] = {}
+        self.by_framework: dict[FrameworkId, list[OfferFilter]] = {}
         """Refusals by framework; no list is empty."""
         self._refusing: dict[Resources, set[FrameworkId]] = {}
         """Cache of `refusing`: frameworks by resources, updated on each change."""
@@ -70,7 +70,7 @@ class Refusals:
             }
         return refusing
 
-    def replace(self, framework: FrameworkId, refusals: list[Refusal]) -> None:
+    def replace(self, framework: FrameworkId, refusals: list[OfferFilter]) -> None:
         """Replace a framework's refusals; an empty list removes the framework."""
         if refusals:
             self.by_framework[framework] = refusals
@@ -83,7 +83,7 @@ class Refusals:
                 refusing.discard(framework)
 
 
-def _cover(refusals: Iterable[Refusal], resources: Resources) -> bool:
+def _cover(refusals: Iterable[OfferFilter], resources: Resources) -> bool:
     for refusal in refusals:  # noqa: SIM110 - the loop takes half the time of any()
         if refusal.resources.contains(resources):
             return True
@@ -101,7 +101,7 @@ class OfferFilters:
         self._agents: dict[AgentId, dict[str, Refusals]] = {}
         self._where: dict[tuple[FrameworkId, str], set[AgentId]] = {}
         """Agents that have refusals, by framework and role."""
-        self._ends: list[tuple[float, int, FrameworkId, str, AgentId, Refusal]] = []
+        self._ends: list[tuple[float, int, FrameworkId, str, AgentId, OfferFilter]] = []
         """Heap by deadline; contains refusals dropped early, until these are the majority and it is rebuilt."""
         self._added = 0
         self._live = 0
@@ -111,7 +111,7 @@ class OfferFilters:
     def __len__(self) -> int:
         return self._live
 
-    def add(self, framework: FrameworkId, role: str, agent: AgentId, refusal: Refusal) -> None:
+    def add(self, framework: FrameworkId, role: str, agent: AgentId, refusal: OfferFilter) -> None:
         """Add a refusal; drop refusals that it covers."""
         there = self._agents.setdefault(agent, {}).setdefault(role, Refusals())
         refusals = there.by_framework.get(framework, [])
@@ -172,7 +172,7 @@ class OfferFilters:
             for framework in list(frameworks.by_framework):
                 self._forget(framework, role, agent)
 
-    def _is_live(self, end: tuple[float, int, FrameworkId, str, AgentId, Refusal]) -> bool:
+    def _is_live(self, end: tuple[float, int, FrameworkId, str, AgentId, OfferFilter]) -> bool:
         _, _, framework, role, agent, refusal = end
         return any(one is refusal for one in self.on(agent, role).by_framework.get(framework, ()))
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from strato.errors import InvalidInput, Problem
 from strato.interop.mesos import roles
 from strato.interop.mesos.quantities import Quantities, from_millis
-from strato.interop.mesos.resources import NOTHING, Kind, Resources
+from strato.interop.mesos.resources import NOTHING, ResourceKind, Resources
 
 _NONE: Quantities = MappingProxyType({})
 
@@ -31,7 +31,7 @@ class Quota:
         return bool(self.guarantees or self.limits)
 
 
-def is_chargeable(kind: Kind) -> bool:
+def is_chargeable(kind: ResourceKind) -> bool:
     """Whether a resource is charged when it is held: neither reserved, revocable nor shared."""
     return not (kind.reservations or kind.revocable or kind.shared)
 

@@ -13,7 +13,7 @@ from typing import Any
 from strato.errors import InvalidInput, Problem, called
 from strato.interop.mesos import intervals, roles
 from strato.interop.mesos.quantities import from_millis, to_millis
-from strato.interop.mesos.resources import Amount, Disk, Kind, Reservation, Resources, ValueType
+from strato.interop.mesos.resources import Amount, DiskInfo, Reservation, ResourceKind, Resources, ValueType
 from strato.interop.mesos.resourcetext import LARGEST
 
 Json = Mapping[str, Any]
@@ -64,7 +64,7 @@ def from_json(listed: Any, where: str = "resources") -> Resources:
         InvalidInput: Lists every problem with its path.
     """
     problems: list[Problem] = []
-    found: list[tuple[Kind, Amount]] = []
+    found: list[tuple[ResourceKind, Amount]] = []
     if not isinstance(listed, list | tuple):
         raise InvalidInput("Resources", [Problem(where, f"expected a list, got {called(listed)}")])
     for position, item in enumerate(listed):
@@ -81,7 +81,7 @@ def from_json(listed: Any, where: str = "resources") -> Resources:
     return Resources.of(found)
 
 
-def _read(reader: _Reader, item: Json) -> tuple[Kind, Amount] | None:
+def _read(reader: _Reader, item: Json) -> tuple[ResourceKind, Amount] | None:
     name, type_ = reader.text(item, "name"), item.get("type", "SCALAR")
     if not name:
         reader.wrong(".name", "a resource needs a name")
@@ -89,7 +89,7 @@ def _read(reader: _Reader, item: Json) -> tuple[Kind, Amount] | None:
         reader.wrong(".type", f"{type_!r} is none of SCALAR, RANGES, SET")
         return None
     allocation, provider = reader.object(item, "allocation_info"), reader.object(item, "provider_id")
-    kind = Kind(
+    kind = ResourceKind(
         name or "",
         ValueType[type_],
         _read_reservations(reader, item),
@@ -192,13 +192,13 @@ def _read_labels(reader: _Reader, holder: Json) -> tuple[tuple[str, str | None],
     return tuple(labels)
 
 
-def _read_disk(reader: _Reader, item: Json) -> Disk | None:
+def _read_disk(reader: _Reader, item: Json) -> DiskInfo | None:
     disk = reader.object(item, "disk")
     if not disk:
         return None
     persistence = reader.object(disk, "persistence", ".disk")
     source = reader.object(disk, "source", ".disk")
-    return Disk(
+    return DiskInfo(
         None if persistence is None else reader.text(persistence, "id", ".disk.persistence"),
         None if source is None else reader.text(source, "type", ".disk.source"),
         json.dumps(disk, sort_keys=True, separators=(",", ":")),
@@ -220,7 +220,7 @@ def to_json(resources: Resources, refined: bool = True) -> list[dict[str, Any]]:
     ]
 
 
-def _write(kind: Kind, amount: Amount, refined: bool) -> dict[str, Any]:
+def _write(kind: ResourceKind, amount: Amount, refined: bool) -> dict[str, Any]:
     item: dict[str, Any] = {"name": kind.name, "type": kind.type.value}
     if isinstance(amount, int):
         item["scalar"] = {"value": from_millis(amount if kind.whole_millis is None else kind.whole_millis)}

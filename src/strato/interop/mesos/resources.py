@@ -20,7 +20,7 @@ from strato.interop.mesos.quantities import Quantities
 from strato.interop.mesos.roles import UNRESERVED, is_subrole
 
 Amount = int | Ranges | frozenset[str]
-"""Thousandths of a scalar, number of copies, inclusive ranges, or items; see `Kind.whole_millis`."""
+"""Thousandths of a scalar, number of copies, inclusive ranges, or items; see `ResourceKind.whole_millis`."""
 
 
 class ValueType(enum.Enum):
@@ -42,7 +42,7 @@ class Reservation:
 
 
 @dataclass(frozen=True, slots=True)
-class Disk:
+class DiskInfo:
     """Properties of a disk resource beside its size: a volume, a source, or both."""
 
     persistence_id: str | None = None
@@ -58,14 +58,14 @@ class Disk:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ResourceKind:
     """The properties that must be equal for two amounts to be of one resource."""
 
     name: str
     type: ValueType = ValueType.SCALAR
     reservations: tuple[Reservation, ...] = ()
     """The stack of reservations, each for a role below the one before; empty if unreserved."""
-    disk: Disk | None = None
+    disk: DiskInfo | None = None
     revocable: bool = False
     shared: bool = False
     provider_id: str | None = None
@@ -110,25 +110,25 @@ class Resources:
 
     __slots__ = ("_hash", "_items", "_plain", "_quantities", "_scalars")
 
-    def __init__(self, items: Mapping[Kind, Amount] | None = None) -> None:
+    def __init__(self, items: Mapping[ResourceKind, Amount] | None = None) -> None:
         """Keep ``items``, which the caller must not change; use `of` for amounts that may be zero or must be joined."""
-        self._items: Mapping[Kind, Amount] = items or {}
+        self._items: Mapping[ResourceKind, Amount] = items or {}
         self._quantities: Quantities | None = None
         self._scalars: Quantities | None = None
         self._hash: int | None = None
         self._plain: bool | None = None
 
     @classmethod
-    def of(cls, items: Iterable[tuple[Kind, Amount]]) -> Resources:
+    def of(cls, items: Iterable[tuple[ResourceKind, Amount]]) -> Resources:
         """Join amounts of equal kinds, in any order, and drop empty amounts."""
-        joined: dict[Kind, Amount] = {}
+        joined: dict[ResourceKind, Amount] = {}
         for kind, amount in items:
             _add(joined, *_in_whole(kind, amount))
         return cls(joined)
 
     # --- reading
 
-    def __iter__(self) -> Iterator[tuple[Kind, Amount]]:
+    def __iter__(self) -> Iterator[tuple[ResourceKind, Amount]]:
         return iter(self._items.items())
 
     def __len__(self) -> int:
@@ -220,12 +220,12 @@ class Resources:
 
     # --- selections
 
-    def filter(self, wanted: Callable[[Kind], bool]) -> Resources:
+    def filter(self, wanted: Callable[[ResourceKind], bool]) -> Resources:
         """Return the resources whose kind ``wanted`` accepts."""
         kept = {kind: amount for kind, amount in self._items.items() if wanted(kind)}
         return self if len(kept) == len(self._items) else Resources(kept)
 
-    def map(self, changed: Callable[[Kind], Kind]) -> Resources:
+    def map(self, changed: Callable[[ResourceKind], ResourceKind]) -> Resources:
         """Return these resources with changed kinds; amounts whose kinds become equal are joined."""
         return Resources.of((changed(kind), amount) for kind, amount in self._items.items())
 
@@ -338,10 +338,10 @@ NOTHING = Resources()
 
 def scalars_of(**units: float) -> Resources:
     """Return unreserved scalars, in their own units: ``scalars_of(cpus=1.5, mem=512)``."""
-    return Resources.of((Kind(name), round(value * 1000)) for name, value in units.items())
+    return Resources.of((ResourceKind(name), round(value * 1000)) for name, value in units.items())
 
 
-def _in_whole(kind: Kind, amount: Amount) -> tuple[Kind, Amount]:
+def _in_whole(kind: ResourceKind, amount: Amount) -> tuple[ResourceKind, Amount]:
     """Return an indivisible scalar as copies of its size; other resources unchanged."""
     whole = kind.type is ValueType.SCALAR and (kind.shared or (kind.disk is not None and kind.disk.is_whole))
     if whole and kind.whole_millis is None and isinstance(amount, int):
@@ -351,7 +351,7 @@ def _in_whole(kind: Kind, amount: Amount) -> tuple[Kind, Amount]:
     return kind, amount
 
 
-def _add(items: dict[Kind, Amount], kind: Kind, amount: Amount) -> None:
+def _add(items: dict[ResourceKind, Amount], kind: ResourceKind, amount: Amount) -> None:
     had = items.get(kind)
     if isinstance(amount, int):
         if amount > 0:
@@ -383,7 +383,7 @@ def _covers(had: Amount, wanted: Amount) -> bool:
     return intervals.covers(had, wanted)  # type: ignore[arg-type] # of one kind, both are ranges
 
 
-def _sums(items: Iterable[tuple[Kind, Amount]]) -> dict[str, int]:
+def _sums(items: Iterable[tuple[ResourceKind, Amount]]) -> dict[str, int]:
     sums: dict[str, int] = {}
     for kind, amount in items:
         if isinstance(amount, frozenset):
@@ -398,13 +398,13 @@ def _sums(items: Iterable[tuple[Kind, Amount]]) -> dict[str, int]:
     return sums
 
 
-def _reserved_as(kind: Kind) -> Callable[[Kind], bool]:
+def _reserved_as(kind: ResourceKind) -> Callable[[ResourceKind], bool]:
     return lambda candidate: candidate.reservations == kind.reservations
 
 
-def _is_unreserved(kind: Kind) -> bool:
+def _is_unreserved(kind: ResourceKind) -> bool:
     return not kind.reservations
 
 
-def _any_kind(kind: Kind) -> bool:
+def _any_kind(kind: ResourceKind) -> bool:
     return True

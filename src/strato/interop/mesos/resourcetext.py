@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from strato.interop.mesos import intervals, roles
 from strato.interop.mesos.quantities import from_millis, to_millis
-from strato.interop.mesos.resources import Amount, Kind, Reservation, Resources, ValueType
+from strato.interop.mesos.resources import Amount, Reservation, ResourceKind, Resources, ValueType
 
 _HEAD = re.compile(r"(?P<name>[^()\s:;]+)\s*(?:\(\s*(?P<role>[^()\s]+)\s*\))?")
 _NUMBER = re.compile(r"[+]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d+)?")
@@ -27,7 +27,7 @@ def parse(text: str, default_role: str = roles.UNRESERVED) -> Resources:
     if len(text) > LONGEST:
         raise ValueError(f"the text has {len(text)} characters; at most {LONGEST} are read")
     problems: list[str] = []
-    found: list[tuple[Kind, Amount]] = []
+    found: list[tuple[ResourceKind, Amount]] = []
     types: dict[str, ValueType] = {}
     for entry in filter(None, map(str.strip, re.split(r"[;\n]", text))):
         try:
@@ -43,7 +43,7 @@ def parse(text: str, default_role: str = roles.UNRESERVED) -> Resources:
     return Resources.of(found)
 
 
-def _parse_entry(entry: str, default_role: str) -> tuple[Kind, Amount]:
+def _parse_entry(entry: str, default_role: str) -> tuple[ResourceKind, Amount]:
     head, colon, value = entry.partition(":")
     match = _HEAD.fullmatch(head.strip())
     if not colon or match is None or ":" in value:
@@ -53,7 +53,7 @@ def _parse_entry(entry: str, default_role: str) -> tuple[Kind, Amount]:
         raise ValueError(problem)
     reservations = () if role == roles.UNRESERVED else (Reservation(role),)
     type_, amount = parse_value(value.strip())
-    return Kind(match["name"], type_, reservations), amount
+    return ResourceKind(match["name"], type_, reservations), amount
 
 
 def parse_value(text: str) -> tuple[ValueType, Amount]:
@@ -93,7 +93,7 @@ def to_text(resources: Resources) -> str:
     )
 
 
-def _head(kind: Kind) -> str:
+def _head(kind: ResourceKind) -> str:
     text = kind.name
     if kind.allocated_to is not None:
         text += f"(allocated: {kind.allocated_to})"
@@ -113,7 +113,7 @@ def _reservation(layer: Reservation) -> str:
     return f"({','.join(parts)})"
 
 
-def value_text(kind: Kind, amount: Amount) -> str:
+def value_text(kind: ResourceKind, amount: Amount) -> str:
     """Return an amount as text: ``1.5``, ``[1-10]``, ``{a, b}``; for indivisible resources the size."""
     if isinstance(amount, int):
         return scalar_text(amount if kind.whole_millis is None else kind.whole_millis)

@@ -4,9 +4,9 @@ A run visits the agents in a random order in two stages: the first serves guaran
 everything else. A framework is offered all that it may get of an agent, so most agents go to one framework. Roles and
 frameworks are ordered by their shares at the begin of an agent's visit; offers count in the shares when the visit ends.
 
-Two caches save work without changing the offers: frameworks of a role with equal `Terms` share one computation of their
-proposal; and a role to which nothing of an agent can be offered, even without quotas, is skipped on that agent until an
-input of that decision has changed (`Closed`).
+Two caches save work without changing the offers: frameworks of a role with equal `OfferTerms` share one computation of
+their proposal; and a role to which nothing of an agent can be offered, even without quotas, is skipped on that agent
+until an input of that decision has changed (`Closed`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from strato.interop.mesos.books import AgentBook, Books, FrameworkBook
 from strato.interop.mesos.filters import OfferFilters, Refusals
 from strato.interop.mesos.quantities import Quantities
 from strato.interop.mesos.quota import Bounds, Headroom, charge, is_chargeable
-from strato.interop.mesos.resources import NOTHING, Kind, Resources, ValueType
+from strato.interop.mesos.resources import NOTHING, ResourceKind, Resources, ValueType
 from strato.interop.mesos.specs import (
     GPU_RESOURCES,
     HIERARCHICAL_ROLE,
@@ -59,7 +59,7 @@ class OfferRules:
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Terms:
+class OfferTerms:
     """Properties of a framework that decide what it may be offered for a role. Equal terms are one object."""
 
     shared: bool
@@ -67,7 +67,7 @@ class Terms:
     refined: bool
     minimum: tuple[Quantities, ...]
 
-    def allow(self, kind: Kind) -> bool:
+    def allow(self, kind: ResourceKind) -> bool:
         """Whether the framework's capabilities allow a kind of resource."""
         if kind.shared and not self.shared:
             return False
@@ -81,10 +81,10 @@ class TermsTable:
 
     def __init__(self, books: Books, default_minimum: tuple[Quantities, ...]) -> None:
         self._books, self._default = books, default_minimum
-        self._known: WeakValueDictionary[object, Terms] = WeakValueDictionary()
-        self._roles: dict[str, tuple[int, dict[str, Terms], bool]] = {}
+        self._known: WeakValueDictionary[object, OfferTerms] = WeakValueDictionary()
+        self._roles: dict[str, tuple[int, dict[str, OfferTerms], bool]] = {}
 
-    def of_role(self, role: str) -> tuple[dict[str, Terms], bool]:
+    def of_role(self, role: str) -> tuple[dict[str, OfferTerms], bool]:
         """Return the terms of a role's frameworks, and whether they are all equal."""
         changed = self._books.changed.get(role, 0)
         known = self._roles.get(role)
@@ -96,11 +96,11 @@ class TermsTable:
             known = self._roles[role] = (changed, made, len(set(made.values())) == 1)
         return known[1:]
 
-    def _make(self, framework: FrameworkBook, role: str) -> Terms:
+    def _make(self, framework: FrameworkBook, role: str) -> OfferTerms:
         has, minimum = framework.spec.capabilities, framework.spec.min_allocatable.get(role, self._default)
         flags = (SHARED_RESOURCES in has, REVOCABLE_RESOURCES in has, RESERVATION_REFINEMENT in has)
         key = (flags, tuple(tuple(sorted(one.items())) for one in minimum))
-        return self._known.setdefault(key, Terms(*flags, minimum))
+        return self._known.setdefault(key, OfferTerms(*flags, minimum))
 
 
 @dataclass(slots=True)
@@ -137,9 +137,9 @@ class Proposals:
 
     def __init__(self) -> None:
         self._last_split = (NOTHING, NOTHING, NOTHING)
-        self._hold_minimum: dict[tuple[Bounds, Terms], bool] = {}
+        self._hold_minimum: dict[tuple[Bounds, OfferTerms], bool] = {}
 
-    def within(self, bounds: Bounds, available: Resources, terms: Terms, to_guarantees: bool) -> Resources:
+    def within(self, bounds: Bounds, available: Resources, terms: OfferTerms, to_guarantees: bool) -> Resources:
         """Return the part of available resources that a role may have; nothing if that is below the minimum."""
         if not to_guarantees:
             if not bounds:
@@ -155,7 +155,7 @@ class Proposals:
         proposed = kept + allowed
         return proposed if _is_enough(proposed, terms.minimum) else NOTHING
 
-    def _holds_minimum(self, bounds: Bounds, terms: Terms) -> bool:
+    def _holds_minimum(self, bounds: Bounds, terms: OfferTerms) -> bool:
         key = (bounds, terms)
         known = self._hold_minimum.get(key)
         if known is None:
@@ -170,7 +170,7 @@ class Proposals:
         return self._last_split[1:]
 
 
-class Round:
+class AllocationRound:
     """One run; `run` may be called once.
 
     Args:
@@ -259,7 +259,7 @@ class Round:
         """
         frameworks, (terms, are_equal) = self._books.frameworks, self._terms.of_role(role)
         refusals = self._filters.on(agent.id, role)
-        parts: dict[Terms, tuple[Resources, Resources, Collection[FrameworkId]]] = {}
+        parts: dict[OfferTerms, tuple[Resources, Resources, Collection[FrameworkId]]] = {}
         """By terms: the available resources, the part that quotas allow, and frameworks that refuse all."""
         is_open = False
         for name in self._books.framework_sorters[role]:
@@ -297,7 +297,7 @@ class Round:
         self._made.append(Allotment(framework, role, agent.id, resources))
 
     def _parts(
-        self, agent: AgentBook, role: str, terms: Terms, to_guarantees: bool, refusals: Refusals
+        self, agent: AgentBook, role: str, terms: OfferTerms, to_guarantees: bool, refusals: Refusals
     ) -> tuple[Resources, Resources, Collection[FrameworkId]]:
         available = self._available(agent, role, terms)
         if not _is_enough(available, terms.minimum):
@@ -307,7 +307,7 @@ class Round:
             proposed = self._proposals.within(self._headroom.bounds(role), available, terms, to_guarantees)
         return available, proposed, refusals.refusing(available) if refusals.by_framework else ()
 
-    def _available(self, agent: AgentBook, role: str, terms: Terms) -> Resources:
+    def _available(self, agent: AgentBook, role: str, terms: OfferTerms) -> Resources:
         """Return the free resources of an agent that may be offered for a role under some terms."""
         free = agent.free
         if terms.shared and agent.shared:  # one copy of each shared resource per run, however many are held
@@ -352,6 +352,6 @@ def _is_enough(resources: Resources, minimum: tuple[Quantities, ...]) -> bool:
     return False
 
 
-def _is_metered(kind: Kind) -> bool:
+def _is_metered(kind: ResourceKind) -> bool:
     """Whether quotas bound the amount of a kind."""
     return kind.type is ValueType.SCALAR and is_chargeable(kind)

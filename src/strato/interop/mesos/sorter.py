@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from strato.interop.mesos.quantities import Quantities, total
-from strato.interop.mesos.resources import Kind, Resources
+from strato.interop.mesos.resources import ResourceKind, Resources
 
 _VIRTUAL = "."
 _Entry: TypeAlias = "tuple[float, int, str, _Node]"
@@ -85,7 +85,7 @@ class _Node:
         """Children whose entries must be recomputed."""
         self.held: dict[str, int] = {}
         """Held scalars in thousandths; shared resources count once."""
-        self.shared: dict[tuple[str, Kind], int] = {}
+        self.shared: dict[tuple[str, ResourceKind], int] = {}
         """Copies of shared resources by agent and kind."""
         self.count = 0
         """Number of allocations to the subtree so far; never reduced."""

@@ -19,7 +19,7 @@ from strato.client.cluster import Cluster
 from strato.client.http import OVERLOAD_RETRIES, HttpCluster
 from strato.clock import Clock, SystemClock
 from strato.errors import Forbidden, NotFound, Unavailable
-from strato.interop.workflows.taskjob import TASK, Outcome, outcome, waiting_reason
+from strato.interop.workflows.taskjob import TASK, AttemptOutcome, outcome, waiting_reason
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ class JobRunner:
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    def start(self, body: dict[str, Any], on_waiting: Callable[[str], None]) -> Future[Outcome]:
+    def start(self, body: dict[str, Any], on_waiting: Callable[[str], None]) -> Future[AttemptOutcome]:
         """Create a job; the future gets its outcome, ``on_waiting`` the reasons why its pod has not started."""
         return asyncio.run_coroutine_threadsafe(run_job(self._cluster, self._clock, body, on_waiting), self._loop)
 
@@ -82,7 +82,9 @@ def connect_by_kubeconfig(path: str, context: str) -> Cluster:
     return HttpCluster(config, SystemClock(), overload_retries=OVERLOAD_RETRIES)
 
 
-async def run_job(cluster: Cluster, clock: Clock, body: dict[str, Any], on_waiting: Callable[[str], None]) -> Outcome:
+async def run_job(
+    cluster: Cluster, clock: Clock, body: dict[str, Any], on_waiting: Callable[[str], None]
+) -> AttemptOutcome:
     """Create a job and return its outcome; outages of the API are waited for.
 
     Raises:
@@ -97,7 +99,7 @@ async def run_job(cluster: Cluster, clock: Clock, body: dict[str, Any], on_waiti
             job = await cluster.get(Job, name, namespace)
             pod = await _pod_of(cluster, name, namespace)
         except NotFound:
-            return Outcome(exit_code=None, message=f"job {name} was deleted")
+            return AttemptOutcome(exit_code=None, message=f"job {name} was deleted")
         except Unavailable:
             unanswered += 1
             if unanswered >= _MOST_OUTAGE_POLLS:

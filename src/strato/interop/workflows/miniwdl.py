@@ -27,7 +27,7 @@ from WDL.runtime.task_container import TaskContainer
 
 from strato.errors import StratoError, one_line
 from strato.interop.workflows.jobrunner import JobRunner, connect_by_kubeconfig
-from strato.interop.workflows.taskjob import Mount, Outcome, Place, TaskRequest, job_name, task_job
+from strato.interop.workflows.taskjob import AttemptOutcome, Mount, Place, TaskRequest, job_name, task_job
 
 if TYPE_CHECKING:
     import logging
@@ -141,11 +141,11 @@ class StratoContainer(TaskContainer):  # type: ignore[misc] # miniwdl publishes 
     def _wait(
         self,
         runner: JobRunner,
-        future: Future[Outcome],
+        future: Future[AttemptOutcome],
         name: str,
         terminating: Callable[[], bool],
         poll_stderr: Callable[[], None],
-    ) -> Outcome:
+    ) -> AttemptOutcome:
         try:
             while True:
                 try:

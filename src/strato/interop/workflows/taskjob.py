@@ -80,7 +80,7 @@ class TaskRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class AttemptOutcome:
     """The outcome of an attempt."""
 
     exit_code: int | None
@@ -188,7 +188,7 @@ def _below(path: str, root: str) -> str:
     return path.removeprefix(prefix)
 
 
-def outcome(job: Job, pod: Pod | None) -> Outcome | None:
+def outcome(job: Job, pod: Pod | None) -> AttemptOutcome | None:
     """Return the outcome of an attempt; None while it runs.
 
     A job ends a little after its pod; the outcome is the pod's exit code once the job has ended too.
@@ -199,13 +199,13 @@ def outcome(job: Job, pod: Pod | None) -> Outcome | None:
     ended = None if pod is None else next((one.state.terminated for one in pod.status.container_statuses), None)
     if pod is None or pod.status.reason == "Evicted" or ended is None:
         why = state.message or state.reason or (pod.status.message if pod is not None else "its pod is gone")
-        return Outcome(exit_code=None, message=f"job {job.metadata.name} is {state.phase}: {why}")
+        return AttemptOutcome(exit_code=None, message=f"job {job.metadata.name} is {state.phase}: {why}")
     message = f"the container was ended: {ended.reason}" if ended.reason == _OUT_OF_MEMORY else ""
     if state.phase in ("Terminated", "Aborted") and ended.exit_code in (137, 143) and not message:
-        return Outcome(
+        return AttemptOutcome(
             exit_code=None, message=f"job {job.metadata.name} is {state.phase}: {state.message or state.reason}"
         )
-    return Outcome(exit_code=ended.exit_code, message=message)
+    return AttemptOutcome(exit_code=ended.exit_code, message=message)
 
 
 def waiting_reason(pod: Pod | None) -> str:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from strato.admission.queueplacement import NotPlaced, Submission
+from strato.admission.queueplacement import NotPlaced, SubmittedWork
 from strato.api import catalog
 from strato.api.meta import Json, Key
 from strato.api.queueacls import SUBMITTED_BY
@@ -74,7 +74,7 @@ class Applications:
             self._known[change.key] = application
             self._counts[application] += 1
 
-    def user_of(self, submission: Submission) -> str:
+    def user_of(self, submission: SubmittedWork) -> str:
         """Return the user of a submission."""
         return self._user(submission.notes, submission.namespace, submission.user)
 
@@ -83,7 +83,7 @@ class Applications:
             return submitter
         return noted.get(self._user_key, "") or namespace if self._user_key else namespace
 
-    def admitted(self, submission: Submission, queue: str) -> None:
+    def admitted(self, submission: SubmittedWork, queue: str) -> None:
         """Count a submission that is being admitted."""
         application = _Application(queue, self.user_of(submission))
         submitted = submission.kind, submission.namespace, submission.name
@@ -111,7 +111,7 @@ class SubmissionLimits:
         self._applications = applications
         self._shares: tuple[CapacityConfiguration, Mapping[str, float]] | None = None
 
-    def admit(self, submission: Submission, queue: str, queues: Sequence[Json]) -> None:
+    def admit(self, submission: SubmittedWork, queue: str, queues: Sequence[Json]) -> None:
         """See `QueueLimits.admit`."""
         rules = self._file.content
         if not isinstance(rules, CapacityPlacement):
@@ -127,7 +127,11 @@ class SubmissionLimits:
             self._applications.admitted(submission, queue)
 
     def _judge(
-        self, submission: Submission, leaf: QueueConfiguration, configuration: CapacityConfiguration, names: list[str]
+        self,
+        submission: SubmittedWork,
+        leaf: QueueConfiguration,
+        configuration: CapacityConfiguration,
+        names: list[str],
     ) -> None:
         """Check the limits in YARN's order (scheduler, queue, user) and refuse with YARN's messages."""
         count, user, name = self._applications.count, self._applications.user_of(submission), submission.name

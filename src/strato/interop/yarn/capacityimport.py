@@ -25,8 +25,8 @@ from strato.interop.yarn.importing import (
     MISSING,
     OPEN_ABOVE,
     Imported,
+    ImportedLine,
     ImportOptions,
-    Line,
     Sources,
     queue_names,
     resource_names,
@@ -114,7 +114,7 @@ _USERS = ("user-settings", "minimum-user-limit", "user-limit-factor", "user.")
 _NOT_AN_OPTION = "is no option that changes decisions"
 
 
-def checked(sources: Sources, options: ImportOptions) -> list[Line]:
+def checked(sources: Sources, options: ImportOptions) -> list[ImportedLine]:
     """Return the report on the files, without lines that map unchanged.
 
     Raises:
@@ -240,15 +240,15 @@ def _found(table: tuple[tuple[str, str, str], ...], name: str) -> tuple[str, str
     return next(((becomes, text) for pattern, becomes, text in table if re.fullmatch(pattern, name)), None)
 
 
-def _lines(sources: Sources, configuration: CapacityConfiguration, options: ImportOptions) -> list[Line]:
+def _lines(sources: Sources, configuration: CapacityConfiguration, options: ImportOptions) -> list[ImportedLine]:
     own = {setting.name for setting in hadoopxml.settings_of(sources.root, sources.file)}
     site = sources.settings.file if sources.settings.file != sources.file else "yarn-site.xml"
-    lines: list[Line] = []
+    lines: list[ImportedLine] = []
     for setting in sources.settings:
         file = sources.file if setting.name in own else site
         becomes = _becomes(setting.name, configuration, options)
         if becomes is not None:
-            lines.append(Line(file, setting.line, setting.name.removeprefix(SCHEDULER), *becomes))
+            lines.append(ImportedLine(file, setting.line, setting.name.removeprefix(SCHEDULER), *becomes))
     lines += _traps(sources, configuration)
     lines.sort(key=lambda line: (line.file != sources.file, line.line))
     return lines
@@ -292,7 +292,7 @@ def _am_percent(name: str, options: ImportOptions) -> tuple[str, str] | None:
     return DIFFERS, "limits nothing until application masters are marked; see --am-label"
 
 
-def _traps(sources: Sources, configuration: CapacityConfiguration) -> Iterator[Line]:
+def _traps(sources: Sources, configuration: CapacityConfiguration) -> Iterator[ImportedLine]:
     """Yield settings that YARN accepts although their effect is hardly what the author intended."""
     yield from _open_lists(sources, configuration)
     for queue in configuration.root.walk():
@@ -304,10 +304,10 @@ def _traps(sources: Sources, configuration: CapacityConfiguration) -> Iterator[L
             text = "is below the queue's capacity, so it never gets what it is guaranteed; YARN accepts that"
             setting = sources.settings.by_name.get(f"{SCHEDULER}{queue.path}.maximum-capacity")
             line = setting.line if setting is not None else queue.line
-            yield Line(sources.file, line, f"{queue.path}.maximum-capacity", DIFFERS, text)
+            yield ImportedLine(sources.file, line, f"{queue.path}.maximum-capacity", DIFFERS, text)
 
 
-def _open_lists(sources: Sources, configuration: CapacityConfiguration) -> Iterator[Line]:
+def _open_lists(sources: Sources, configuration: CapacityConfiguration) -> Iterator[ImportedLine]:
     for queue in configuration.root.walk():
         for name, _ in _LISTS:
             setting = sources.settings.by_name.get(f"{SCHEDULER}{queue.path}.{name}")
@@ -317,4 +317,4 @@ def _open_lists(sources: Sources, configuration: CapacityConfiguration) -> Itera
             fields = [configuration.by_path[path] for path in above]
             lists = [each.submit_acl if name == _LISTS[0][0] else each.administer_acl for each in fields]
             if any(one.strip() == "*" for one in lists):
-                yield Line(sources.file, setting.line, f"{queue.path}.{name}", DIFFERS, OPEN_ABOVE)
+                yield ImportedLine(sources.file, setting.line, f"{queue.path}.{name}", DIFFERS, OPEN_ABOVE)

@@ -19,8 +19,8 @@ from strato.interop.yarn.importing import (
     OPEN_ABOVE,
     REFUSED,
     Imported,
+    ImportedLine,
     ImportOptions,
-    Line,
     Sources,
     fits_annotation,
     queue_names,
@@ -113,7 +113,7 @@ _THRESHOLD = "yarn.scheduler.reservation-threshold.increment-multiple"
 _CUT = "yarn.scheduler.maximum-allocation-"
 
 
-def checked(sources: Sources, options: ImportOptions) -> list[Line]:
+def checked(sources: Sources, options: ImportOptions) -> list[ImportedLine]:
     """Return the report on the files, without lines that map unchanged.
 
     Raises:
@@ -280,37 +280,37 @@ def _config(site: FairOptions, resources: Mapping[str, str], options: ImportOpti
 # -- line by line ------------------------------------------------------------------------------------------------------
 
 
-def _lines(sources: Sources, read: Allocations, options: ImportOptions) -> list[Line]:
+def _lines(sources: Sources, read: Allocations, options: ImportOptions) -> list[ImportedLine]:
     file, lines = sources.file, []
     for remark in read.remarks:
         becomes = REFUSED if remark.refuses else DIFFERS
         becomes = MISSING if remark.text.endswith("is ignored") else becomes
-        lines.append(Line(file, remark.line, remark.where or "allocations", becomes, remark.text))
+        lines.append(ImportedLine(file, remark.line, remark.where or "allocations", becomes, remark.text))
     lists = _access_lists(sources.root)
     remarked = {(remark.line, remark.where) for remark in read.remarks if "is ignored" in remark.text}
     for path, element in _elements(sources.root):
         for child in element.children:
             if child.name == "maxAMShare":
-                lines.append(Line(file, child.line, f"{path}: maxAMShare", *_am_share(options)))
+                lines.append(ImportedLine(file, child.line, f"{path}: maxAMShare", *_am_share(options)))
             elif child.name in _LISTS and child.text != "*" and _is_open_above(path, _LISTS[child.name], lists):
-                lines.append(Line(file, child.line, f"{path}: {child.name}", DIFFERS, OPEN_ABOVE))
+                lines.append(ImportedLine(file, child.line, f"{path}: {child.name}", DIFFERS, OPEN_ABOVE))
             elif child.name in _QUEUE:
-                lines.append(Line(file, child.line, f"{path}: {child.name}", *_QUEUE[child.name]))
+                lines.append(ImportedLine(file, child.line, f"{path}: {child.name}", *_QUEUE[child.name]))
             elif child.name not in ("queue", "pool") and (child.line, path) not in remarked:
-                lines.append(Line(file, child.line, f"{path}: {child.name}", MISSING, "unknown"))
+                lines.append(ImportedLine(file, child.line, f"{path}: {child.name}", MISSING, "unknown"))
     for child in sources.root.children:
         if child.name == "user":
             name = child.attributes.get("name", "")
-            lines.append(Line(file, child.line, f"user {name}: maxRunningApps", *_user(name, options)))
+            lines.append(ImportedLine(file, child.line, f"user {name}: maxRunningApps", *_user(name, options)))
         elif child.name == "queueMaxAMShareDefault":
-            lines.append(Line(file, child.line, child.name, *_am_share(options)))
+            lines.append(ImportedLine(file, child.line, child.name, *_am_share(options)))
         elif child.name in _TOP:
-            lines.append(Line(file, child.line, child.name, *_TOP[child.name]))
+            lines.append(ImportedLine(file, child.line, child.name, *_TOP[child.name]))
     lines.sort(key=lambda line: line.line)
     return lines + _site_lines(sources)
 
 
-def _site_lines(sources: Sources) -> list[Line]:
+def _site_lines(sources: Sources) -> list[ImportedLine]:
     lines = []
     for setting in sources.settings:
         becomes: tuple[str, str] | None = None
@@ -329,7 +329,7 @@ def _site_lines(sources: Sources) -> list[Line]:
         elif setting.name.startswith(_ROUNDING):
             becomes = (MISSING, "requests are not rounded; pods get what they ask for")
         if becomes is not None:
-            lines.append(Line(sources.settings.file, setting.line, setting.name, *becomes))
+            lines.append(ImportedLine(sources.settings.file, setting.line, setting.name, *becomes))
     return lines
 
 
@@ -347,7 +347,7 @@ def _user(name: str, options: ImportOptions) -> tuple[str, str]:
     return DIFFERS, "a job's namespace is its user; see --user-key"
 
 
-def summary(lines: Sequence[Line]) -> str:
+def summary(lines: Sequence[ImportedLine]) -> str:
     """Return a line with the number of lines of each outcome."""
     counts = {kind: sum(line.becomes == kind for line in lines) for kind in (MAPS, DIFFERS, MISSING, REFUSED)}
     return ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)

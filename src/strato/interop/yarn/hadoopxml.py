@@ -58,7 +58,7 @@ class Setting:
     line: int
 
 
-class Settings:
+class HadoopSettings:
     """The properties of a configuration file by name; `${other}` in values is replaced as Hadoop does."""
 
     def __init__(self, file: str = "", settings: Mapping[str, Setting] | None = None) -> None:
@@ -66,7 +66,7 @@ class Settings:
         self.by_name: dict[str, Setting] = dict(settings or {})
 
     @classmethod
-    def from_mapping(cls, values: Mapping[str, str], file: str = "") -> Settings:
+    def from_mapping(cls, values: Mapping[str, str], file: str = "") -> HadoopSettings:
         """Return settings that do not come from a file."""
         return cls(file, {name: Setting(name, value, 0) for name, value in values.items()})
 
@@ -194,7 +194,7 @@ class _Builder:
         """Do nothing; the parser requires this method."""
 
 
-def settings_of(root: Element, file: str = "") -> Settings:
+def settings_of(root: Element, file: str = "") -> HadoopSettings:
     """Return the properties of a ``<configuration>``; a later one of a name wins, unless the earlier is final.
 
     Raises:
@@ -220,7 +220,7 @@ def settings_of(root: Element, file: str = "") -> Settings:
             final |= {name.strip()} if is_final else set()
     if problems:
         raise InvalidInput(file or "configuration", problems)
-    return Settings(file, found)
+    return HadoopSettings(file, found)
 
 
 def _property(element: Element) -> tuple[str | None, str | None, bool]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from strato.errors import InvalidInput, Problem
 from strato.interop.yarn import hadoopxml
-from strato.interop.yarn.hadoopxml import Element, Settings
+from strato.interop.yarn.hadoopxml import Element, HadoopSettings
 
 FAIR: Final = "fair"
 CAPACITY: Final = "capacity"
@@ -39,7 +39,7 @@ _ANNOTATION_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ImportedLine:
     """The outcome of importing one line of a file."""
 
     file: str
@@ -62,7 +62,7 @@ class Imported:
     """Queue manifests, parents before children."""
     config: Mapping[str, Any]
     """The scheduler's configuration."""
-    lines: Sequence[Line]
+    lines: Sequence[ImportedLine]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Sources:
     """The scheduler's own file, for messages."""
     root: Element
     """Its root element."""
-    settings: Settings
+    settings: HadoopSettings
     """The properties of all configuration files together."""
 
 
@@ -98,7 +98,7 @@ def sorted_sources(paths: Iterable[Path]) -> Sources:
         InvalidInput: A file cannot be read, or the files do not belong to exactly one scheduler.
     """
     own: list[tuple[str, Path, Element]] = []
-    merged = Settings()
+    merged = HadoopSettings()
     problems: list[Problem] = []
     for path in paths:
         root = hadoopxml.read_file(Path("/dev/stdin") if str(path) == "-" else path)

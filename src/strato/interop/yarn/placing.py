@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from strato.admission.queueplacement import NotPlaced, QueuePlacement, Submission
+from strato.admission.queueplacement import NotPlaced, QueuePlacement, SubmittedWork
 from strato.api.meta import Json
 from strato.errors import InvalidInput, Problem, StateError
 from strato.interop.yarn import hadoopxml
@@ -21,7 +21,7 @@ from strato.interop.yarn.capacity.mappingrules import MappingRules
 from strato.interop.yarn.capacity.mappingrules import read as read_mapping
 from strato.interop.yarn.capacityplugin.source import with_queues
 from strato.interop.yarn.fair import placement as fairplacement
-from strato.interop.yarn.fair.placement import Rule, full_name, rules_from
+from strato.interop.yarn.fair.placement import PlacementRule, full_name, rules_from
 from strato.interop.yarn.followedfile import FollowedFile
 from strato.interop.yarn.objects import PATH
 
@@ -56,7 +56,7 @@ class FollowedPlacement:
         """The last valid rules; None before."""
         return self._file.content
 
-    def place(self, submission: Submission, queues: Sequence[Json]) -> str:
+    def place(self, submission: SubmittedWork, queues: Sequence[Json]) -> str:
         """See `QueuePlacement.place`."""
         return self._file.content.place(submission, queues) if self._file.content is not None else ""
 
@@ -82,7 +82,7 @@ def read(path: Path) -> QueuePlacement:
     return CapacityPlacement(mapping, QueueCatalogue.of(settings))
 
 
-def _among_existing(rule: Rule) -> Rule:
+def _among_existing(rule: PlacementRule) -> PlacementRule:
     return replace(rule, create=False, parent=_among_existing(rule.parent) if rule.parent is not None else None)
 
 
@@ -91,9 +91,9 @@ class FairPlacement:
     """``<queuePlacementPolicy>`` of the Fair Scheduler."""
 
     file: str
-    rules: tuple[Rule, ...]
+    rules: tuple[PlacementRule, ...]
 
-    def place(self, submission: Submission, queues: Sequence[Json]) -> str:
+    def place(self, submission: SubmittedWork, queues: Sequence[Json]) -> str:
         """See `QueuePlacement.place`; submissions that no rule places are refused."""
         names = _by_path(queues)
         requested = _path_of(submission.queue, names) if submission.queue else "default"
@@ -121,10 +121,10 @@ class CapacityPlacement:
     _with_queues: QueueCatalogue | None = None
     """Catalogue extended by Queue objects' paths; cached, as each creation reads the configuration again."""
 
-    def place(self, submission: Submission, queues: Sequence[Json]) -> str:
+    def place(self, submission: SubmittedWork, queues: Sequence[Json]) -> str:
         """See `QueuePlacement.place`; submissions that no rule matches keep their queue."""
         names = _by_path(queues)
-        asked = capacityplacement.Submission(
+        asked = capacityplacement.ApplicationSubmission(
             queue=_path_of(submission.queue, names) if submission.queue else capacityplacement.DEFAULT_NAME,
             user=submission.user,
             groups=submission.groups,

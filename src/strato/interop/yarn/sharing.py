@@ -41,7 +41,7 @@ _MOST_MARKS = 5
 """Most marked pods that a job's verdicts name."""
 
 
-class Tree(Protocol[Leaf]):
+class SharingTree(Protocol[Leaf]):
     """Queues and applications of one cycle, as this module uses them."""
 
     def leaf(self, queue: Queue) -> Leaf | None:
@@ -57,7 +57,7 @@ class Tree(Protocol[Leaf]):
         """Count a job's pods again."""
 
 
-class Room(Protocol):
+class CyclePreemption(Protocol):
     """Preemption of one cycle, as this module uses it."""
 
     def starves(self, job: Job) -> bool:
@@ -73,7 +73,7 @@ class Room(Protocol):
         """Add the state of a queue's applications that must be persisted."""
 
 
-RoomT = TypeVar("RoomT", bound=Room)
+RoomT = TypeVar("RoomT", bound=CyclePreemption)
 
 
 class SharingPlugin(Plugin, ABC, Generic[Leaf, RoomT, KeptT]):
@@ -103,7 +103,7 @@ class SharingPlugin(Plugin, ABC, Generic[Leaf, RoomT, KeptT]):
             memory[self.name] = self.remembers()
             recalled(ssn.world.queues.values(), memory[self.name])
         self._kept: KeptT = memory[self.name]
-        self._tree: Tree[Leaf] = self._grow()
+        self._tree: SharingTree[Leaf] = self._grow()
         self._reservations = Reservations(
             self.name, ssn, self._kept.reserved, self._may_keep, looks_on=self._looks_on_with_reservation()
         )
@@ -122,7 +122,7 @@ class SharingPlugin(Plugin, ABC, Generic[Leaf, RoomT, KeptT]):
         self._room: RoomT | None = None
 
     @abstractmethod
-    def _grow(self) -> Tree[Leaf]:
+    def _grow(self) -> SharingTree[Leaf]:
         """Build and return the cycle's tree."""
 
     @abstractmethod

@@ -40,7 +40,7 @@ _CHECK_EVERY = 256
 _WIDE = np.int64(1) << np.int64(60)
 
 
-class Tree(NamedTuple):
+class SpanningTree(NamedTuple):
     """The basis. Arc ``slots + v`` is the artificial arc between node v and the root."""
 
     parent: Int32s
@@ -59,11 +59,11 @@ class Tree(NamedTuple):
     queue: Int32s
 
 
-def new_tree(nodes: Int, slots: Int) -> Tree:
+def new_tree(nodes: Int, slots: Int) -> SpanningTree:
     """Allocate a tree."""
     links = [np.full(nodes, -1, np.int32) for _ in range(6)]
     state, carried, upward = np.zeros(slots, np.int8), np.zeros(nodes, np.int64), np.zeros(nodes, np.bool_)
-    return Tree._make([*links, state, carried, upward, np.zeros(nodes, np.int32)])
+    return SpanningTree._make([*links, state, carried, upward, np.zeros(nodes, np.int32)])
 
 
 @numba.njit(cache=True, nogil=True)
@@ -121,7 +121,7 @@ def _find(group: Int32s, node: Int) -> Int:
 
 
 @numba.njit(cache=True, nogil=True)
-def _choose_tree(g: Arrays, t: Tree, root: Int, excess: Int64s, chosen: Int64s) -> Int:
+def _choose_tree(g: Arrays, t: SpanningTree, root: Int, excess: Int64s, chosen: Int64s) -> Int:
     """Fill `chosen` with the arcs of a spanning tree; return how many arcs lie strictly inside off it."""
     nodes, slots = len(g.row_start), len(g.tail)
     group = np.arange(nodes).astype(np.int32)
@@ -164,7 +164,7 @@ def _choose_tree(g: Arrays, t: Tree, root: Int, excess: Int64s, chosen: Int64s) 
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def _attach(t: Tree, node: Int, parent: Int) -> None:
+def _attach(t: SpanningTree, node: Int, parent: Int) -> None:
     first = t.child[parent]
     t.parent[node], t.before[node], t.after[node] = parent, -1, first
     t.child[parent] = node
@@ -173,7 +173,7 @@ def _attach(t: Tree, node: Int, parent: Int) -> None:
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def _detach(t: Tree, node: Int) -> None:
+def _detach(t: SpanningTree, node: Int) -> None:
     before, after = t.before[node], t.after[node]
     if before >= 0:
         t.after[before] = after
@@ -184,7 +184,7 @@ def _detach(t: Tree, node: Int) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def _price_subtree(g: Arrays, t: Tree, top: Int, slots: Int, big: Int) -> None:
+def _price_subtree(g: Arrays, t: SpanningTree, top: Int, slots: Int, big: Int) -> None:
     """Set depth and potential of a subtree from its parent, walking in pre-order."""
     node = top
     while True:
@@ -204,7 +204,7 @@ def _price_subtree(g: Arrays, t: Tree, top: Int, slots: Int, big: Int) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def _plant(g: Arrays, t: Tree, root: Int, excess: Int64s, big: Int) -> Int:
+def _plant(g: Arrays, t: SpanningTree, root: Int, excess: Int64s, big: Int) -> Int:
     """Build the tree from the flow; return the number of inside arcs left out of it."""
     nodes, slots = len(g.row_start), len(g.tail)
     chosen = np.empty(nodes, np.int64)
@@ -266,7 +266,7 @@ def _plant(g: Arrays, t: Tree, root: Int, excess: Int64s, big: Int) -> Int:
 
 
 @numba.njit(cache=True, nogil=True)
-def _room(g: Arrays, t: Tree, node: Int, upward_flow: bool, slots: Int) -> Int:
+def _room(g: Arrays, t: SpanningTree, node: Int, upward_flow: bool, slots: Int) -> Int:
     """How much more can flow on the node's tree arc, towards the parent or away from it."""
     arc = t.arc[node]
     if arc >= slots:
@@ -277,7 +277,7 @@ def _room(g: Arrays, t: Tree, node: Int, upward_flow: bool, slots: Int) -> Int:
 
 
 @numba.njit(cache=True, nogil=True)
-def _add_flow(g: Arrays, t: Tree, node: Int, amount: Int, slots: Int) -> None:
+def _add_flow(g: Arrays, t: SpanningTree, node: Int, amount: Int, slots: Int) -> None:
     """Add flow towards the parent (negative: away from it) on the node's tree arc."""
     arc = t.arc[node]
     if arc >= slots:
@@ -289,7 +289,7 @@ def _add_flow(g: Arrays, t: Tree, node: Int, amount: Int, slots: Int) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def _pivot(g: Arrays, t: Tree, entering: Int, big: Int) -> None:
+def _pivot(g: Arrays, t: SpanningTree, entering: Int, big: Int) -> None:
     """Send flow around the cycle of the entering arc and exchange it for the arc that blocks."""
     slots = len(g.tail)
     forward = t.state[entering] == 1
@@ -346,7 +346,7 @@ def _pivot(g: Arrays, t: Tree, entering: Int, big: Int) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def solve(g: Arrays, root: Int, stop: npt.NDArray[np.uint8], t: Tree, excess: Int64s, block: Int) -> Int:
+def solve(g: Arrays, root: Int, stop: npt.NDArray[np.uint8], t: SpanningTree, excess: Int64s, block: Int) -> Int:
     """Make flow and potentials optimal in place.
 
     Args:

@@ -29,7 +29,7 @@ class Arcs(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ModelSettings:
     """Settings that models share.
 
     Attributes:
@@ -91,10 +91,10 @@ class CostModel:
     number: ClassVar[int] = -1
     """Firmament's number of the model; −1: none."""
 
-    def __init__(self, world: FlowWorld, rng: random.Random, settings: Settings | None = None) -> None:
+    def __init__(self, world: FlowWorld, rng: random.Random, settings: ModelSettings | None = None) -> None:
         self.world = world
         self.rng = rng
-        self.settings = settings or Settings()
+        self.settings = settings or ModelSettings()
         self.statistics = Statistics()
         """Measurements; filled by the graph manager and the service."""
 

@@ -10,7 +10,7 @@ from strato.mincost.graph import FlowScheduler
 from strato.mincost.service import affinity
 from strato.mincost.service import messages as m
 from strato.mincost.service.codec import Message, WireError
-from strato.mincost.stats import Sample
+from strato.mincost.stats import LoadSample
 from strato.mincost.world import Machine, Selector, Taint, Task, TaskType, Toleration, Vector
 
 TASK_COMPLETED_OK, TASK_SUBMITTED_OK, TASK_REMOVED_OK, TASK_FAILED_OK, TASK_UPDATED_OK = range(5)
@@ -30,7 +30,7 @@ RACK_LABELS = ("topology.kubernetes.io/rack", "rack")
 Values = dict[str, Any]
 
 
-class Service:
+class FirmamentService:
     """Handles the requests, and maps the names of the wire protocol to those of the engine.
 
     Decisions name PUs, tasks and statistics name PUs or machines, but the engine only has machines. The number of a
@@ -218,7 +218,7 @@ class Service:
         cpu = sum(c["cpu_utilization"] for c in cpus) / len(cpus) if cpus else 0.0
         self.statistics.add_machine_sample(
             name,
-            Sample(
+            LoadSample(
                 request["timestamp"],
                 cpu,
                 request["mem_utilization"],
@@ -236,7 +236,7 @@ class Service:
         cpu = request["cpu_usage"] / request["cpu_request"] if request["cpu_request"] else 0.0
         memory = request["mem_usage"] / request["mem_request"] if request["mem_request"] else 0.0
         self.statistics.add_task_sample(
-            request["task_id"], Sample(request["timestamp"], cpu, memory, request["net_rx"], request["net_tx"])
+            request["task_id"], LoadSample(request["timestamp"], cpu, memory, request["net_rx"], request["net_tx"])
         )
         return {"type": TASK_SUBMITTED_OK}
 

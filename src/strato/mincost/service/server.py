@@ -8,13 +8,13 @@ from typing import Any
 
 from strato.errors import UsageError
 from strato.mincost.service.codec import Message, WireError, decode, encode
-from strato.mincost.service.scheduler import Service, Values
+from strato.mincost.service.scheduler import FirmamentService, Values
 
 SERVICE = "firmament.FirmamentScheduler"
 DEFAULT_ADDRESS = "127.0.0.1:9090"
 
 
-async def serve(service: Service, address: str = DEFAULT_ADDRESS) -> None:
+async def serve(service: FirmamentService, address: str = DEFAULT_ADDRESS) -> None:
     """Serve until cancelled. Requests are answered one at a time, in order of arrival.
 
     Raises:
@@ -27,7 +27,7 @@ async def serve(service: Service, address: str = DEFAULT_ADDRESS) -> None:
         await server.stop(1.0)
 
 
-async def start(service: Service, address: str = DEFAULT_ADDRESS) -> tuple[Any, int]:
+async def start(service: FirmamentService, address: str = DEFAULT_ADDRESS) -> tuple[Any, int]:
     """Start serving; return the server and its port.
 
     Raises:

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from strato.api.core import Node, Pod
 from strato.api.shapes import EMPTY, ResourceList
 from strato.node.hollow.heldpod import HollowPod
-from strato.node.predicates import Claims, Refusal, Room, amounts_of, refusal
+from strato.node.predicates import Claims, NodeCommitments, PodRejection, amounts_of, refusal
 from strato.node.registration import NodeFacts, first_published
 
 
-class _NodeRoom(Room):
+class _NodeRoom(NodeCommitments):
     """The room of a hollow node, with the node's allocatable amounts as last read."""
 
     __slots__ = ("allocatable", "source")
@@ -41,7 +41,7 @@ class HollowAdmission:
         self._published: dict[str, ResourceList] = {}
         """Allocatable amounts of nodes whose objects are not known from the API."""
 
-    def refusal(self, pod: Pod) -> Refusal | None:
+    def refusal(self, pod: Pod) -> PodRejection | None:
         """Return why a node refuses to start a pod that is new there, None when it starts it."""
         spec = pod.spec
         node, room = self._node_of(spec.node_name), self._room(spec.node_name)

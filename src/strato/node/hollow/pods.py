@@ -23,7 +23,7 @@ from strato.node.hollow.images import ImagePulls, image_size_problem
 from strato.node.hollow.runplan import plan_run, problems, start_seconds, stop_seconds
 from strato.node.hollow.starttemplates import StartTemplate, StartTemplates, container_id
 from strato.node.podstatus import COMPLETED, CRASH_LOOP, ERROR, ContainerRecord, Ending, phase_of
-from strato.node.predicates import Refusal
+from strato.node.predicates import PodRejection
 from strato.node.records import ephemeral_record, unmet_gates
 from strato.node.restarts import Backoff, should_restart
 from strato.node.statuswriter import StatusWriter
@@ -163,7 +163,7 @@ class HollowPods:
         if held is not None:
             self._admission.give_back(held)
 
-    def _reject(self, pod: Pod, host_ip: str, refusal: Refusal) -> None:
+    def _reject(self, pod: Pod, host_ip: str, refusal: PodRejection) -> None:
         """Set a new pod to Failed that its node refuses to start."""
         held = self._pods[pod.metadata.uid] = HollowPod(pod, host_ip, self._clock.now())
         held.record.reason, held.record.message = refusal.reason, f"Pod was rejected: {refusal.message}"

@@ -20,8 +20,8 @@ from strato.node.images.documents import (
     OCI_CONFIG,
     OCI_LAYER,
     Descriptor,
+    ImageManifest,
     Json,
-    Manifest,
     manifest_of,
     parse,
     suiting,
@@ -37,7 +37,7 @@ class ImageSource(Protocol):
     """A source of the parts of one image."""
 
     @abstractmethod
-    def manifest(self) -> Manifest:
+    def manifest(self) -> ImageManifest:
         """Return the image's manifest; BadImage when there is no usable one."""
 
     @abstractmethod
@@ -96,7 +96,7 @@ class BlobFolder:
 class OciLayout(BlobFolder):
     """An OCI image layout with one image for this machine."""
 
-    def manifest(self) -> Manifest:
+    def manifest(self) -> ImageManifest:
         """Find the image for this machine."""
         version = self._file(LAYOUT).get("imageLayoutVersion")
         if version != "1.0.0":
@@ -106,7 +106,7 @@ class OciLayout(BlobFolder):
     def _file(self, name: str) -> Json:
         return parse(beneath.read_regular(os.path.join(self._directory, name), MAX_DOCUMENT_BYTES + 1), name)
 
-    def _manifest(self, index: Json, depth: int) -> Manifest:
+    def _manifest(self, index: Json, depth: int) -> ImageManifest:
         if depth > MAX_INDEX_DEPTH:
             raise BadImage("index.json names indexes of indexes without end")
         found = suiting(index)
@@ -123,7 +123,7 @@ class DockerArchive:
         self._directory = directory
         self._paths: dict[str, str] = {}
 
-    def manifest(self) -> Manifest:
+    def manifest(self) -> ImageManifest:
         """Compute the digests of the image's layers; the archive has only that of the configuration."""
         text = beneath.read_regular(os.path.join(self._directory, _DOCKER), MAX_DOCUMENT_BYTES)
         try:
@@ -131,7 +131,7 @@ class DockerArchive:
             layers, config = list(found["Layers"]), str(found["Config"])
         except (ValueError, TypeError, KeyError, RecursionError) as err:
             raise BadImage(f"{_DOCKER} does not name the layers of one image; save one image at a time") from err
-        return Manifest(self._part(config), tuple(self._part(str(layer)) for layer in layers))
+        return ImageManifest(self._part(config), tuple(self._part(str(layer)) for layer in layers))
 
     def _part(self, path: str) -> Descriptor:
         with self._opened(path) as source:

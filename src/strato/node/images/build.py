@@ -25,7 +25,7 @@ from strato.node.images.documents import (
     OCI_LAYER,
     OCI_MANIFEST,
     Descriptor,
-    Manifest,
+    ImageManifest,
     digest_of_bytes,
     machine_platform,
     manifest_body,
@@ -84,7 +84,7 @@ def build(recipe: Recipe, reference: ImageReference, directory: str) -> str:
         "rootfs": {"type": "layers", "diff_ids": [diff_id]},
         "history": [{"created_by": "strato image build"}],
     }
-    manifest = Manifest(_put(blobs, json.dumps(config).encode(), OCI_CONFIG), (layer,))
+    manifest = ImageManifest(_put(blobs, json.dumps(config).encode(), OCI_CONFIG), (layer,))
     made = _put(blobs, manifest_body(manifest), OCI_MANIFEST).to_json()
     named = {"io.containerd.image.name": reference.familiar, "org.opencontainers.image.ref.name": reference.tag}
     index = {"schemaVersion": 2, "manifests": [{**made, "platform": machine_platform(), "annotations": named}]}

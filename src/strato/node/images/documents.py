@@ -66,7 +66,7 @@ class Descriptor:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class ImageManifest:
     """The parts of an image for one platform."""
 
     config: Descriptor
@@ -138,7 +138,7 @@ def machine_platform() -> dict[str, str]:
     return {"os": "linux", "architecture": _ARCHITECTURES.get(machine, machine)}
 
 
-def manifest_of(document: Json) -> Manifest:
+def manifest_of(document: Json) -> ImageManifest:
     """Read an image's manifest.
 
     Raises:
@@ -149,10 +149,10 @@ def manifest_of(document: Json) -> Manifest:
     layers = _objects(document, "layers")
     if len(layers) > _MAX_LAYERS:
         raise BadImage(f"the image has {len(layers)} layers, more than {_MAX_LAYERS}")
-    return Manifest(Descriptor.of(document.get("config")), tuple(Descriptor.of(layer) for layer in layers))
+    return ImageManifest(Descriptor.of(document.get("config")), tuple(Descriptor.of(layer) for layer in layers))
 
 
-def manifest_body(manifest: Manifest) -> bytes:
+def manifest_body(manifest: ImageManifest) -> bytes:
     """Return an OCI manifest."""
     layers = [layer.to_json() for layer in manifest.layers]
     body = {"schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": manifest.config.to_json(), "layers": layers}

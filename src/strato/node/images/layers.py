@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import IO, BinaryIO, cast
 
 from strato.errors import one_line
-from strato.node.images.rootwriter import Attributes, BadImage, Budget, RootWriter, clean
+from strato.node.images.rootwriter import BadImage, Budget, EntryAttributes, RootWriter, clean
 
 _MAX_READ_BYTES = 4 << 20
 """Most bytes of one read, so that an archive with false sizes in its headers cannot make us read all at once."""
@@ -88,7 +88,7 @@ def _take_away(parts: list[str], writer: RootWriter, own: set[str]) -> None:
 
 
 def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, writer: RootWriter) -> None:
-    attributes = Attributes(member.mode, member.uid, member.gid, max(0.0, float(member.mtime)))
+    attributes = EntryAttributes(member.mode, member.uid, member.gid, max(0.0, float(member.mtime)))
     if member.isdir():
         writer.make_directory(member.name, attributes)
     elif member.issym():

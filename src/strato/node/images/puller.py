@@ -15,7 +15,7 @@ from strato.node.images.documents import (
     OCI_CONFIG,
     OCI_LAYER,
     Descriptor,
-    Manifest,
+    ImageManifest,
     config_of,
     digest_of_bytes,
     manifest_body,
@@ -149,11 +149,11 @@ class ImagePuller:
 class _Pulled(BlobFolder):
     """The fetched parts of an image."""
 
-    def __init__(self, directory: str, manifest: Manifest) -> None:
+    def __init__(self, directory: str, manifest: ImageManifest) -> None:
         super().__init__(directory)
         self._manifest = manifest
 
-    def manifest(self) -> Manifest:
+    def manifest(self) -> ImageManifest:
         """Return the manifest from the registry."""
         return self._manifest
 
@@ -174,7 +174,7 @@ async def push(
     manifest = source.manifest()
     layers = tuple(replace(layer, media_type=layer.media_type or OCI_LAYER) for layer in manifest.layers)
     text = manifest_body(
-        Manifest(replace(manifest.config, media_type=manifest.config.media_type or OCI_CONFIG), layers)
+        ImageManifest(replace(manifest.config, media_type=manifest.config.media_type or OCI_CONFIG), layers)
     )
     problems: list[str] = []
     for endpoint in endpoints(reference.registry, settings, mirrors=False):

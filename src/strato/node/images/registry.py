@@ -27,7 +27,7 @@ from strato.node.images.documents import (
     MAX_INDEX_DEPTH,
     OCI_MANIFEST,
     Descriptor,
-    Manifest,
+    ImageManifest,
     digest_of_bytes,
     manifest_of,
     parse,
@@ -72,7 +72,7 @@ class RegistrySettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class RegistryEndpoint:
     """A URL at which a registry or its mirror is reached."""
 
     url: str
@@ -80,14 +80,14 @@ class Endpoint:
     is_mirror: bool = False
 
 
-def endpoints(registry: str, settings: RegistrySettings, *, mirrors: bool = True) -> list[Endpoint]:
+def endpoints(registry: str, settings: RegistrySettings, *, mirrors: bool = True) -> list[RegistryEndpoint]:
     """Return the endpoints for a registry's images, in the order in which to try them."""
     named = (*settings.mirrors.get(registry, ()), *settings.mirrors.get("*", ())) if mirrors else ()
-    found = [Endpoint(url.rstrip("/"), urlsplit(url).netloc in settings.insecure, True) for url in named]
+    found = [RegistryEndpoint(url.rstrip("/"), urlsplit(url).netloc in settings.insecure, True) for url in named]
     host = "registry-1.docker.io" if registry == DOCKER_HUB else registry
     if registry in settings.insecure or _LOOPBACK.fullmatch(host):
-        return [*found, Endpoint(f"https://{host}", True), Endpoint(f"http://{host}", True)]
-    return [*found, Endpoint(f"https://{host}")]
+        return [*found, RegistryEndpoint(f"https://{host}", True), RegistryEndpoint(f"http://{host}", True)]
+    return [*found, RegistryEndpoint(f"https://{host}")]
 
 
 class Repository:
@@ -100,7 +100,7 @@ class Repository:
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        endpoint: RegistryEndpoint,
         reference: ImageReference,
         credential: Credential | None,
         settings: RegistrySettings,
@@ -114,7 +114,7 @@ class Repository:
         self._authorization = ""
         self._unchecked = client_context(insecure=True) if endpoint.is_insecure else None
 
-    async def resolve(self) -> tuple[str, Manifest]:
+    async def resolve(self) -> tuple[str, ImageManifest]:
         """Return the digest of the referenced manifest or index, and the manifest of the image for this machine.
 
         Raises:

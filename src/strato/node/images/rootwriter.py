@@ -70,7 +70,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Attributes:
+class EntryAttributes:
     """Mode, owner and times of an entry."""
 
     mode: int
@@ -94,7 +94,7 @@ class RootWriter:
     owners: bool = field(default_factory=lambda: os.geteuid() == 0)
     """Whether entries get their owners, which only root can set."""
     _root: int = -1
-    _directories: dict[str, Attributes] = field(default_factory=dict)
+    _directories: dict[str, EntryAttributes] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
         """Make the directory and open it."""
@@ -118,7 +118,7 @@ class RootWriter:
             finally:
                 os.close(found)
 
-    def make_directory(self, name: str, attributes: Attributes) -> None:
+    def make_directory(self, name: str, attributes: EntryAttributes) -> None:
         """Make a directory; an existing one keeps its entries."""
         parts = clean(name)
         self.budget.take(name, 0)
@@ -132,7 +132,7 @@ class RootWriter:
                 os.close(parent)
         self._directories["/".join(parts) or "."] = attributes
 
-    def write_file(self, name: str, source: Readable, size: int, attributes: Attributes) -> None:
+    def write_file(self, name: str, source: Readable, size: int, attributes: EntryAttributes) -> None:
         """Write a regular file."""
         self.budget.take(name, size)
         parent, last = self._parent(clean(name))
@@ -152,7 +152,7 @@ class RootWriter:
                 left -= len(data)
             self._set(descriptor, attributes, is_directory=False)
 
-    def make_link(self, name: str, target: str, attributes: Attributes) -> None:
+    def make_link(self, name: str, target: str, attributes: EntryAttributes) -> None:
         """Make a symbolic link; its target is not checked, because only containers follow it, inside their root."""
         self.budget.take(name, len(target))
         parent, last = self._parent(clean(name))
@@ -225,7 +225,7 @@ class RootWriter:
         except (IsADirectoryError, PermissionError):
             remove_tree(f"/proc/self/fd/{parent}/{name}")
 
-    def _set(self, descriptor: int, attributes: Attributes, *, is_directory: bool) -> None:
+    def _set(self, descriptor: int, attributes: EntryAttributes, *, is_directory: bool) -> None:
         if self.owners:
             os.fchown(descriptor, *_owner("an entry", attributes))
         os.fchmod(descriptor, attributes.permissions(is_directory=is_directory))
@@ -251,7 +251,7 @@ def clean(name: str) -> list[str]:
     return parts
 
 
-def _owner(name: str, attributes: Attributes) -> tuple[int, int]:
+def _owner(name: str, attributes: EntryAttributes) -> tuple[int, int]:
     if not (0 <= attributes.uid <= _MAX_ID and 0 <= attributes.gid <= _MAX_ID):
         raise BadImage(f"{name!r} belongs to {attributes.uid}:{attributes.gid}, which nobody can be")
     return attributes.uid, attributes.gid

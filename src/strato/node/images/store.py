@@ -31,7 +31,7 @@ from strato.node.images.archives import ImageSource, source_of
 from strato.node.images.documents import MAX_DOCUMENT_BYTES, Descriptor, ImageConfig, chain_ids, config_of, parse
 from strato.node.images.layers import link_tree, unpack
 from strato.node.images.references import InvalidImageName, parse_reference
-from strato.node.images.rootwriter import MAX_BYTES, Attributes, BadImage, Budget, RootWriter
+from strato.node.images.rootwriter import MAX_BYTES, BadImage, Budget, EntryAttributes, RootWriter
 from strato.node.removal import remove_tree
 
 HOST_IMAGE = "strato/host"
@@ -383,7 +383,7 @@ def _remove_unless_locked(path: Path) -> None:
 def _copy_entry(writer: RootWriter, entry: os.DirEntry[str], name: str, note: Callable[[bytes], object]) -> list[str]:
     """Copy a directory's entry; return it when there may be more in it. Devices, pipes and sockets have no content."""
     found = entry.stat(follow_symlinks=False)
-    attributes = Attributes(stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid, found.st_mtime)
+    attributes = EntryAttributes(stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid, found.st_mtime)
     note(f"{name}\0{found.st_mode} {found.st_uid} {found.st_gid} {found.st_size}\n".encode(errors="surrogateescape"))
     if stat.S_ISDIR(found.st_mode):
         writer.make_directory(name, attributes)

@@ -12,7 +12,7 @@ from typing import Final
 from strato.api.core import Node, Pod
 from strato.api.meta import Key
 from strato.node.podstatus import RESIZE_PENDING, phase_of
-from strato.node.predicates import Refusal, Room, amounts_of, claim_of, refusal
+from strato.node.predicates import NodeCommitments, PodRejection, amounts_of, claim_of, refusal
 from strato.node.resizes import Pending, verdict
 from strato.node.sandbox.machine import Machine
 from strato.node.sandbox.podworker import OVER, PodWorker
@@ -43,12 +43,12 @@ class AllocationManager:
         self._pod_of = pod_of
         self._node_of = node_of
 
-    def admit(self, pod: Pod) -> Refusal | None:
+    def admit(self, pod: Pod) -> PodRejection | None:
         """Return why a new pod cannot start beside the others, None when it can.
 
         The scheduler has checked the pods that it has bound; this check is for pods whose users set ``nodeName``.
         """
-        room = Room(claim_of(other.allocated_spec) for other in self._admitted(pod.metadata.uid))
+        room = NodeCommitments(claim_of(other.allocated_spec) for other in self._admitted(pod.metadata.uid))
         claim = claim_of(pod.spec)
         shared = claim._replace(amounts=tuple(one for one in claim.amounts if one[0] in _SHARED))
         return refusal(pod.spec, shared, room, amounts_of(self._machine.allocatable), self._node_of())

@@ -17,7 +17,7 @@ from strato.node.sandbox.machine import Machine
 from strato.node.sandbox.resolver import name_servers
 from strato.node.sandbox.servicelinks import service_variables
 from strato.node.sandbox.settings import NO_EGRESS, ClusterServices
-from strato.node.services.records import Settings
+from strato.node.services.records import DataPlaneSettings
 from strato.node.services.serviceproxy import ServiceProxy
 
 _PREFIX_LENGTH = 20
@@ -96,13 +96,13 @@ class NodeServiceAccess:
             self._machine.dns = names.spec.cluster_ip if names is not None else ""
         return self._proxy.run
 
-    def _settings(self, own: Service, wanted: ClusterServices) -> Settings:
+    def _settings(self, own: Service, wanted: ClusterServices) -> DataPlaneSettings:
         machine = self._machine
         network = ipaddress.IPv4Network(f"{own.spec.cluster_ip}/{_PREFIX_LENGTH}", strict=False)
         names = self._services.get(Key("kube-system", "kube-dns"))
         addresses = (machine.host_ip, machine.gateway)
         beyond = machine.has_egress or not machine.bridge
-        return Settings(
+        return DataPlaneSettings(
             network=str(network),
             pods=str(machine.addresses.network),
             is_routed=not network.is_loopback,

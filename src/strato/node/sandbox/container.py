@@ -34,7 +34,7 @@ State = dict[str, Any]
 
 
 @dataclass(slots=True)
-class Entry:
+class ContainerEntry:
     """Descriptors of the control groups and namespaces that a process joins, in that order, to enter a container."""
 
     cgroups: list[int] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Entry:
     """Socket that receives the descriptors of further namespaces, which are still being made."""
 
     @classmethod
-    def of_spec(cls, spec: Spec) -> Entry:
+    def of_spec(cls, spec: Spec) -> ContainerEntry:
         """Open the control groups and the pod's namespaces that the container's specification names."""
         entry = cls([os.open(path, os.O_WRONLY | os.O_CLOEXEC) for path in spec["cgroups"]])
         if spec["isolation"] == "root":
@@ -60,14 +60,14 @@ class Entry:
         return [*self.cgroups, *self.namespaces, *([self.user] if self.user is not None else [])]
 
 
-def enter_running(spec: Spec, state: State) -> Entry:
+def enter_running(spec: Spec, state: State) -> ContainerEntry:
     """Open a running container's namespaces, and make this process's children members of its process namespace.
 
     Raises:
         ProcessLookupError: The container has ended.
     """
     pid = state["pid"]
-    entry = Entry.of_spec(spec)
+    entry = ContainerEntry.of_spec(spec)
     if spec["isolation"] != "plain":
         entry.namespaces += [
             os.open(f"/proc/{pid}/fd/{number}", os.O_RDONLY | os.O_CLOEXEC) for number in state["namespaces"]
@@ -101,7 +101,7 @@ def process_namespace(state: State) -> int:
 
 def become(
     spec: Spec,
-    entry: Entry,
+    entry: ContainerEntry,
     argv: Sequence[str],
     standard: Sequence[int | None],
     failed: int,

@@ -12,7 +12,7 @@ from strato.api.core import Container, LifecycleHandler, Pod, Probe
 from strato.clock import Clock
 from strato.errors import one_line
 from strato.node.podstatus import COMPLETED, CRASH_LOOP, ERROR, OOM_KILLED, ContainerRecord, Ending
-from strato.node.predicates import Refusal
+from strato.node.predicates import PodRejection
 from strato.node.resizes import Pending, needs_restart
 from strato.node.restarts import ALWAYS, NEVER, Backoff, should_restart
 from strato.node.sandbox.environment import ConfigProblem
@@ -20,7 +20,7 @@ from strato.node.sandbox.hiddenpaths import end_message, hidden_path
 from strato.node.sandbox.hooks import NO_LIMIT_SECONDS, HookFailed, run_hook
 from strato.node.sandbox.imagemanager import ERR_IMAGE_PULL, IMAGE_PULL_BACK_OFF, ImageManager, ImageUnavailable, quoted
 from strato.node.sandbox.probes import Prober
-from strato.node.sandbox.runtime import Ended, Run, Runtime, RuntimeProblem
+from strato.node.sandbox.runtime import ContainerRun, Ended, Runtime, RuntimeProblem
 from strato.node.sandbox.sandbox import MESSAGE_BYTES, PodSandbox
 
 CONFIG_RETRY_SECONDS = 2.0
@@ -46,7 +46,7 @@ class NodeServices:
     """Records an event of the pod: type, reason, message."""
     images: ImageManager
     """Provides the images of its containers."""
-    admit: Callable[[Pod], Refusal | None]
+    admit: Callable[[Pod], PodRejection | None]
     """Returns why the new pod cannot start beside the others of the node, None when it can."""
     admit_resize: Callable[[Pod], Pending | None]
     """Returns why the pod cannot be resized to its spec, None when it can."""
@@ -74,7 +74,7 @@ class ContainerWorker:
         self._clock = clock
         self._node = node
         self._backoff = backoff
-        self._last: Run | None = None
+        self._last: ContainerRun | None = None
         self._changed = asyncio.Event()
         self._why_changed = ""
         self._hidden = ""
@@ -180,7 +180,7 @@ class ContainerWorker:
         record.end(self._ending(attempt, container_id, ended))
         return ended
 
-    async def _wait_for_end(self, run: Run, probing: asyncio.Task[Probe]) -> Ended:
+    async def _wait_for_end(self, run: ContainerRun, probing: asyncio.Task[Probe]) -> Ended:
         """Return how a run ended; ends it when a probe has failed for good, or the container's spec has changed."""
         changed = asyncio.create_task(self._changed.wait())
         waits: set[asyncio.Future[Any]] = {run.ended, changed, probing}
@@ -199,7 +199,7 @@ class ContainerWorker:
             await self.stop(float(grace_seconds), why)
         return await asyncio.shield(run.ended)
 
-    async def _launch(self, attempt: int) -> Run:
+    async def _launch(self, attempt: int) -> ContainerRun:
         """Start the container's process; waits while an image, ConfigMap or Secret that it needs is missing."""
         reported, wait = "", 0.0
         while True:
@@ -258,7 +258,7 @@ class ContainerWorker:
             for way in ways:
                 way.cancel()
 
-    def _report_start(self, run: Run) -> None:
+    def _report_start(self, run: ContainerRun) -> None:
         spec, event = self._spec, self._node.event
         event("Normal", "Created", f"Created container: {spec.name}")
         if run.ended.done() and run.ended.result().never_started:
@@ -316,7 +316,7 @@ class ContainerWorker:
             return
         record.end(self._ending(record.restart_count, record.container_id, run.ended.result()))
 
-    async def _pre_stop(self, run: Run, grace_seconds: float) -> float:
+    async def _pre_stop(self, run: ContainerRun, grace_seconds: float) -> float:
         """Run the preStop hook; return the seconds it took."""
         lifecycle = self._spec.lifecycle
         hook = lifecycle.pre_stop if lifecycle is not None else None
@@ -326,7 +326,7 @@ class ContainerWorker:
         await self._hook(hook, run, "PreStop", grace_seconds)
         return self._clock.monotonic() - began
 
-    async def _post_start(self, run: Run) -> None:
+    async def _post_start(self, run: ContainerRun) -> None:
         """Run the postStart hook; ends the container if the hook fails."""
         lifecycle = self._spec.lifecycle
         hook = lifecycle.post_start if lifecycle is not None else None
@@ -338,7 +338,7 @@ class ContainerWorker:
             if not await _ends_within(run, float(self._pod.spec.termination_grace_period_seconds)):
                 self._runtime.signal(run, kill=True)
 
-    async def _hook(self, hook: LifecycleHandler, run: Run, kind: str, seconds: float) -> bool:
+    async def _hook(self, hook: LifecycleHandler, run: ContainerRun, kind: str, seconds: float) -> bool:
         address = self._sandbox.ip
         try:
             await run_hook(hook, self._spec, run, runtime=self._runtime, address=address, timeout_seconds=seconds)
@@ -348,7 +348,7 @@ class ContainerWorker:
         return True
 
 
-async def _ends_within(run: Run, seconds: float) -> bool:
+async def _ends_within(run: ContainerRun, seconds: float) -> bool:
     if not run.ended.done() and seconds > 0:
         await asyncio.wait({run.ended}, timeout=seconds)
     return run.ended.done()

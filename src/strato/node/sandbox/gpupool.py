@@ -21,7 +21,7 @@ INDEX = "volcano.sh/gpu-index"
 """Annotation of a pod: the numbers, from 0, of the cards that the scheduler has chosen."""
 
 
-class Offer(Enum):
+class GpuOffer(Enum):
     """How the node offers this machine's GPUs."""
 
     ALL = "all"
@@ -80,8 +80,8 @@ class GpuPool:
         offer: How the cards are offered.
     """
 
-    def __init__(self, gpus: Sequence[Gpu] = (), offer: Offer = Offer.ALL) -> None:
-        self.gpus = tuple(gpus) if offer is not Offer.NONE else ()
+    def __init__(self, gpus: Sequence[Gpu] = (), offer: GpuOffer = GpuOffer.ALL) -> None:
+        self.gpus = tuple(gpus) if offer is not GpuOffer.NONE else ()
         self.offer = offer
         self._held: dict[str, tuple[str, ...]] = {}
         """Pod's uid → names of its whole GPUs. No GPU is in two of them."""
@@ -107,7 +107,7 @@ class GpuPool:
         if len(held) == count:  # even if some cards have vanished, because its containers may still use them
             return held
         taken = {name for other, those in self._held.items() if other != uid for name in those}
-        free = [name for name in names if name not in taken] if self.offer is Offer.ALL else []
+        free = [name for name in names if name not in taken] if self.offer is GpuOffer.ALL else []
         if len(free) < count:
             raise ConfigProblem(f"{WHOLE}: {count} wanted, {len(free)} of this machine's {len(names)} are free")
         self._held[uid] = tuple(free[:count])
@@ -146,8 +146,8 @@ class GpuPool:
 
     def _chosen(self, pod: Pod) -> tuple[Gpu, ...]:
         text = pod.metadata.annotation(INDEX)
-        if self.offer is not Offer.SHARED:
-            raise ConfigProblem(f"this machine shares no GPUs: start it with --gpus {Offer.SHARED.value}")
+        if self.offer is not GpuOffer.SHARED:
+            raise ConfigProblem(f"this machine shares no GPUs: start it with --gpus {GpuOffer.SHARED.value}")
         if not text:
             raise ConfigProblem(
                 f"no annotation {INDEX}: the scheduler's plugin deviceshare writes it, with "

@@ -64,7 +64,7 @@ class GpuSources:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class OfferedCards:
     """The cards to offer, by their numbers, and warnings about the others."""
 
     gpus: tuple[Gpu, ...] = ()
@@ -76,7 +76,7 @@ def device_numbers(names: Collection[str]) -> list[int]:
     return sorted(int(match[1]) for name in names if (match := _DEVICE.fullmatch(name)))
 
 
-def find(sources: GpuSources) -> Found:
+def find(sources: GpuSources) -> OfferedCards:
     """Combine the sources into the cards to offer."""
     warnings: list[str] = [f"nvidia-smi failed, so the memory of GPUs is not known: {sources.smi_problem}"] * bool(
         sources.smi_problem
@@ -94,7 +94,7 @@ def find(sources: GpuSources) -> Found:
         gpus = [Gpu(minor) for minor in minors]
     if sources.smi is not None:
         gpus = _with_smi(gpus, sources.smi, warnings)
-    return Found(tuple(gpus), tuple(warnings))
+    return OfferedCards(tuple(gpus), tuple(warnings))
 
 
 def _from_driver(text: str) -> Gpu | None:

@@ -10,7 +10,7 @@ import asyncio
 from strato.api.core import Container, LifecycleHandler
 from strato.errors import StratoError
 from strato.node.sandbox.probes import answers
-from strato.node.sandbox.runtime import Run, Runtime, RuntimeProblem
+from strato.node.sandbox.runtime import ContainerRun, Runtime, RuntimeProblem
 
 NO_LIMIT_SECONDS = 7 * 86400.0
 """Time limit of ``postStart`` hooks, in effect none, as with a kubelet; a hook ends with its container."""
@@ -21,7 +21,13 @@ class HookFailed(StratoError):
 
 
 async def run_hook(
-    hook: LifecycleHandler, spec: Container, run: Run, *, runtime: Runtime, address: str, timeout_seconds: float
+    hook: LifecycleHandler,
+    spec: Container,
+    run: ContainerRun,
+    *,
+    runtime: Runtime,
+    address: str,
+    timeout_seconds: float,
 ) -> None:
     """Run a hook to its end, its time limit, or the container's end.
 

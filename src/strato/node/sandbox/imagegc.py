@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator
 from strato.clock import Clock
 from strato.errors import StratoError, one_line
 from strato.node.images.store import Image, ImageStore
-from strato.node.sandbox.storage import Disk, disk_of
+from strato.node.sandbox.storage import PodsFileSystem, disk_of
 
 MIN_AGE_SECONDS = 120.0
 """An image that was pulled or used within this time is kept."""
@@ -24,7 +24,7 @@ _HIGH, _LOW = 2, 3
 _log = logging.getLogger(__name__)
 
 
-def to_collect(images: Iterable[Image], in_use: Collection[str], disk: Disk, now: float) -> Iterator[Image]:
+def to_collect(images: Iterable[Image], in_use: Collection[str], disk: PodsFileSystem, now: float) -> Iterator[Image]:
     """Yield the images to remove, in order; the caller measures the disk after each, because images share files."""
     if disk.free_bytes >= _HIGH * disk.threshold_bytes:
         return

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from strato.api.core import Pod
 from strato.api.pods import qos_class
-from strato.node.predicates import Refusal
-from strato.node.sandbox.storage import CRITICAL_PRIORITY, Disk, disk_of
+from strato.node.predicates import PodRejection
+from strato.node.sandbox.storage import CRITICAL_PRIORITY, PodsFileSystem, disk_of
 
 MEMORY, DISK, PIDS = "MemoryPressure", "DiskPressure", "PIDPressure"
 TRANSITION_SECONDS = 300.0
@@ -25,7 +25,7 @@ _MEMORY_TAINT = "node.kubernetes.io/memory-pressure"
 class Signals:
     """The free resources of the machine."""
 
-    disk: Disk
+    disk: PodsFileSystem
     memory_bytes: int
     """Available memory by the kernel's estimate, which includes memory that caches can give up."""
     pids: int
@@ -73,13 +73,13 @@ class PressureConditions:
         return frozenset(k for k, at in self._seen.items() if k in found or now - at < self._transition_seconds)
 
 
-def rejection(pod: Pod, conditions: frozenset[str]) -> Refusal | None:
+def rejection(pod: Pod, conditions: frozenset[str]) -> PodRejection | None:
     """Return why a node with these conditions refuses a new pod, None when the pod may start."""
     if not conditions or (pod.spec.priority or 0) >= CRITICAL_PRIORITY:
         return None
     if conditions == {MEMORY} and (qos_class(pod.spec) != "BestEffort" or _bears_memory_pressure(pod)):
         return None
-    return Refusal("Evicted", f"The node had condition: [{' '.join(sorted(conditions))}]. ")
+    return PodRejection("Evicted", f"The node had condition: [{' '.join(sorted(conditions))}]. ")
 
 
 def _bears_memory_pressure(pod: Pod) -> bool:

@@ -13,7 +13,7 @@ from strato.http.tls import client_context
 from strato.node.podstatus import ContainerRecord
 from strato.node.registration import KUBELET_VERSION
 from strato.node.sandbox.grpchealth import is_serving
-from strato.node.sandbox.runtime import Run, Runtime, RuntimeProblem
+from strato.node.sandbox.runtime import ContainerRun, Runtime, RuntimeProblem
 
 _USER_AGENT = f"kube-probe/{KUBELET_VERSION.removeprefix('v')}"
 
@@ -25,7 +25,7 @@ class Prober:
         self,
         runtime: Runtime,
         clock: Clock,
-        run: Run,
+        run: ContainerRun,
         record: ContainerRecord,
         spec: Container,
         address: str,

@@ -55,7 +55,7 @@ class Ended:
 
 
 @dataclass(slots=True)
-class Run:
+class ContainerRun:
     """One run of a container: its supervisor, and a future that gets its end."""
 
     directory: str
@@ -65,7 +65,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class ContainerLaunch:
     """All that the supervisor needs to run a container once."""
 
     directory: str
@@ -248,7 +248,7 @@ class Runtime:
             raise RuntimeProblem(str(result["error"]))
         return result
 
-    async def start(self, launch: Launch) -> Run:
+    async def start(self, launch: ContainerLaunch) -> ContainerRun:
         """Run a container. If its process cannot be started, the returned run has ended already."""
         os.makedirs(launch.directory, exist_ok=True)
         os.makedirs(os.path.dirname(launch.log), exist_ok=True)
@@ -298,7 +298,7 @@ class Runtime:
             raise RuntimeProblem(str(answer.get("error", "the sandbox helper gave no answer")))
         return self._follow(launch.directory, answer)
 
-    def adopt(self, directory: str) -> Run | None:
+    def adopt(self, directory: str) -> ContainerRun | None:
         """Return the run that an attempt's directory describes, ended or not; None when it never began."""
         state = _read_json(os.path.join(directory, "state.json"))
         if state is None:
@@ -308,9 +308,9 @@ class Runtime:
             state = {"pid": 0, "startedAt": ending["startedAt"]}
         return self._follow(directory, state)
 
-    def _follow(self, directory: str, state: dict[str, Any]) -> Run:
+    def _follow(self, directory: str, state: dict[str, Any]) -> ContainerRun:
         loop = asyncio.get_running_loop()
-        run = Run(directory, int(state["pid"]), float(state["startedAt"]), loop.create_future())
+        run = ContainerRun(directory, int(state["pid"]), float(state["startedAt"]), loop.create_future())
         try:
             if not run.pid or state["boot"] != linux.boot_id():
                 raise ProcessLookupError
@@ -329,12 +329,12 @@ class Runtime:
         loop.add_reader(fd, self._on_exit, run, fd)
         return run
 
-    def _on_exit(self, run: Run, fd: int) -> None:
+    def _on_exit(self, run: ContainerRun, fd: int) -> None:
         asyncio.get_running_loop().remove_reader(fd)
         os.close(fd)
         self._finish(run)
 
-    def _finish(self, run: Run) -> None:
+    def _finish(self, run: ContainerRun) -> None:
         ending = _read_json(os.path.join(run.directory, "exit.json"))
         if run.ended.done():
             return
@@ -348,7 +348,7 @@ class Runtime:
             )
         )
 
-    async def exec(self, run: Run, argv: Sequence[str], *, timeout_seconds: float) -> int:
+    async def exec(self, run: ContainerRun, argv: Sequence[str], *, timeout_seconds: float) -> int:
         """Run a command in the container; return its exit code, -1 on a timeout.
 
         Raises:
@@ -359,7 +359,7 @@ class Runtime:
         answer = await self.call("exec", directory=run.directory, argv=list(argv), timeout=timeout_seconds)
         return int(answer["exitCode"])
 
-    def signal(self, run: Run, *, kill: bool) -> None:
+    def signal(self, run: ContainerRun, *, kill: bool) -> None:
         """Ask the container's process to end, or kill it."""
         if run.ended.done():
             return

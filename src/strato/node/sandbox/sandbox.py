@@ -14,7 +14,7 @@ from collections.abc import Set as AbstractSet
 from strato.api.core import Container, EphemeralContainer, Pod, PodSpec
 from strato.node import beneath
 from strato.node.images.store import Image
-from strato.node.predicates import Refusal
+from strato.node.predicates import PodRejection
 from strato.node.sandbox.environment import ConfigProblem, command_line
 from strato.node.sandbox.gpudriver import CONTROL_DEVICES
 from strato.node.sandbox.gpupool import Grant, variables
@@ -29,8 +29,8 @@ from strato.node.sandbox.podusers import ANY_USER, needs_host_users
 from strato.node.sandbox.podvolumes import PodVolumes
 from strato.node.sandbox.pressure import rejection
 from strato.node.sandbox.resolver import ClusterDns, DnsScope, resolv_conf
-from strato.node.sandbox.runtime import Launch
-from strato.node.sandbox.security import Level, decide, refusal, unsupported
+from strato.node.sandbox.runtime import ContainerLaunch
+from strato.node.sandbox.security import IsolationLevel, decide, refusal, unsupported
 from strato.node.sandbox.volumes import Mount, make_sub_path
 
 MESSAGE_BYTES = 4096
@@ -112,18 +112,18 @@ class PodSandbox:
             )
 
     @property
-    def level(self) -> Level:
+    def level(self) -> IsolationLevel:
         """What the machine allows its pods."""
         machine = self._machine
         own_network = bool(machine.bridge)
-        return Level(machine.runtime.isolation, os.geteuid(), os.getegid(), own_network, machine.held)
+        return IsolationLevel(machine.runtime.isolation, os.geteuid(), os.getegid(), own_network, machine.held)
 
     @property
     def is_unknown(self) -> bool:
         """Whether the machine has no trace that the pod ran here before."""
         return not (self.place.identity() or self.place.begins_anew)
 
-    def refusal(self) -> Refusal | None:
+    def refusal(self) -> PodRejection | None:
         """Return why the pod cannot run on this machine, None when it can."""
         is_new = not self.place.identity()
         return (rejection(self._pod, self._machine.pressures) if is_new else None) or refusal(self._pod, self.level)
@@ -224,7 +224,7 @@ class PodSandbox:
     def _variables_of_machine(self) -> dict[str, str]:
         return {"PATH": self._machine.path, "HOSTNAME": self.hostname, "HOME": "/tmp"}
 
-    def launch(self, container: Container, attempt: int, image: Image) -> Launch:
+    def launch(self, container: Container, attempt: int, image: Image) -> ContainerLaunch:
         """Decide how a container is run on an image.
 
         Raises:
@@ -255,7 +255,7 @@ class PodSandbox:
         if grant.gpus and image.root:
             mounts += machine.driver.mounts()
         key = f"{pod.metadata.uid}/{container.name}"
-        return Launch(
+        return ContainerLaunch(
             directory=self.place.attempt(container.name, attempt),
             log=self.place.log(container.name, attempt),
             argv=argv,

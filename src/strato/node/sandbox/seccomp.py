@@ -74,7 +74,7 @@ class ProfileProblem(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class ArgumentCondition:
     """A comparison with an argument of the call, by libseccomp's operator names."""
 
     index: int
@@ -84,11 +84,11 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class SeccompRule:
     """The action for a call whose arguments meet all conditions."""
 
     action: int
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[ArgumentCondition, ...] = ()
 
 
 def refuse(number: int = errno.EPERM) -> int:
@@ -105,13 +105,13 @@ def default_filter(granted: frozenset[str], machine: str = "") -> bytes:
         withheld |= set(calls.split())
     for capability in granted:
         withheld -= set(_BY_CAPABILITY.get(capability, "").split())
-    rules = {number: [Rule(ALLOW)] for name, number in table.items() if name not in withheld}
-    rules[table["personality"]] = [Rule(ALLOW, (Condition(0, "EQ", value),)) for value in _PERSONALITIES]
-    rules[table["socket"]] = [Rule(ALLOW, (Condition(0, "NE", _AF_VSOCK),))]
+    rules = {number: [SeccompRule(ALLOW)] for name, number in table.items() if name not in withheld}
+    rules[table["personality"]] = [SeccompRule(ALLOW, (ArgumentCondition(0, "EQ", value),)) for value in _PERSONALITIES]
+    rules[table["socket"]] = [SeccompRule(ALLOW, (ArgumentCondition(0, "NE", _AF_VSOCK),))]
     if "SYS_ADMIN" not in granted:
-        rules[table["clone"]] = [Rule(ALLOW, (Condition(0, "MASKED_EQ", 0, _NAMESPACE_FLAGS),))]
+        rules[table["clone"]] = [SeccompRule(ALLOW, (ArgumentCondition(0, "MASKED_EQ", 0, _NAMESPACE_FLAGS),))]
         # A filter cannot read the flags of clone3, which are in memory; on ENOSYS the C library uses clone.
-        rules[table["clone3"]] = [Rule(refuse(errno.ENOSYS))]
+        rules[table["clone3"]] = [SeccompRule(refuse(errno.ENOSYS))]
     return assemble(rules, refuse(), machine)
 
 
@@ -122,7 +122,7 @@ def from_profile(profile: Mapping[str, Any], machine: str = "") -> bytes:
         ProfileProblem: The profile has unsupported content.
     """
     table = syscalls.numbers(machine or os.uname().machine)
-    rules: dict[int, list[Rule]] = {}
+    rules: dict[int, list[SeccompRule]] = {}
     default = _action(profile, "defaultAction", "defaultErrnoRet")
     entries = profile.get("syscalls") or []
     if not isinstance(entries, list):
@@ -135,7 +135,7 @@ def from_profile(profile: Mapping[str, Any], machine: str = "") -> bytes:
         args = entry.get("args") or []
         if not isinstance(args, list) or not all(isinstance(name, str) for name in entry["names"]):
             raise ProfileProblem(f"syscalls has an entry whose names or args are no lists of them: {entry!r:.100}")
-        rule = Rule(_action(entry, "action", "errnoRet"), tuple(map(_condition, args)))
+        rule = SeccompRule(_action(entry, "action", "errnoRet"), tuple(map(_condition, args)))
         for name in entry["names"]:
             if name in table:  # profiles also name calls of other architectures
                 rules.setdefault(table[name], []).append(rule)
@@ -154,7 +154,7 @@ def _action(entry: Mapping[str, Any], key: str, number_key: str) -> int:
     return action
 
 
-def _condition(arg: Mapping[str, Any]) -> Condition:
+def _condition(arg: Mapping[str, Any]) -> ArgumentCondition:
     try:
         index, value, second = int(arg["index"]), int(arg["value"]), int(arg.get("valueTwo", 0))
         operator = str(arg["op"]).removeprefix("SCMP_CMP_")
@@ -163,8 +163,8 @@ def _condition(arg: Mapping[str, Any]) -> Condition:
     if operator not in _OPERATORS or not 0 <= index <= 5 or not all(0 <= v < 1 << 64 for v in (value, second)):
         raise ProfileProblem(f"args has an entry that is not understood: {arg!r:.100}")
     if operator == "MASKED_EQ":
-        return Condition(index, operator, second, mask=value)
-    return Condition(index, operator, value)
+        return ArgumentCondition(index, operator, second, mask=value)
+    return ArgumentCondition(index, operator, value)
 
 
 # The assembler
@@ -173,7 +173,7 @@ _Step = tuple[int, int, str, str]
 """Code, constant, and the labels to jump to if true and if false; an empty label is the next instruction."""
 
 
-def assemble(rules: Mapping[int, Sequence[Rule]], default: int, machine: str = "") -> bytes:
+def assemble(rules: Mapping[int, Sequence[SeccompRule]], default: int, machine: str = "") -> bytes:
     """Return a filter program.
 
     Args:
@@ -198,7 +198,7 @@ def assemble(rules: Mapping[int, Sequence[Rule]], default: int, machine: str = "
     return b"".join(program)
 
 
-def _search(intervals: Sequence[tuple[int, int, Sequence[Rule]]], default: int) -> list[bytes]:
+def _search(intervals: Sequence[tuple[int, int, Sequence[SeccompRule]]], default: int) -> list[bytes]:
     """Return a binary search for the call's number: on installation, the kernel runs the program for every number."""
     if len(intervals) > 1:
         middle = len(intervals) // 2
@@ -218,9 +218,9 @@ def _search(intervals: Sequence[tuple[int, int, Sequence[Rule]]], default: int) 
     return [_code(_EQUAL, first, 1, 0), _code(_RETURN, default), *_decide(rules, default)]
 
 
-def _intervals(rules: Mapping[int, Sequence[Rule]]) -> list[tuple[int, int, Sequence[Rule]]]:
+def _intervals(rules: Mapping[int, Sequence[SeccompRule]]) -> list[tuple[int, int, Sequence[SeccompRule]]]:
     """Return intervals of consecutive numbers with the same unconditional rule; other numbers are intervals of one."""
-    found: list[tuple[int, int, Sequence[Rule]]] = []
+    found: list[tuple[int, int, Sequence[SeccompRule]]] = []
     for number in sorted(rules):
         rule = list(rules[number])
         if found and found[-1][1] == number - 1 and list(found[-1][2]) == rule and not rule[0].conditions:
@@ -230,7 +230,7 @@ def _intervals(rules: Mapping[int, Sequence[Rule]]) -> list[tuple[int, int, Sequ
     return found
 
 
-def _decide(rules: Sequence[Rule], default: int) -> list[bytes]:
+def _decide(rules: Sequence[SeccompRule], default: int) -> list[bytes]:
     """Return instructions that compare the arguments and return."""
     body: list[bytes] = []
     for rule in rules:
@@ -241,7 +241,7 @@ def _decide(rules: Sequence[Rule], default: int) -> list[bytes]:
     return [*body, _code(_RETURN, default)]
 
 
-def _compare(condition: Condition, met: str) -> list[_Step | str]:
+def _compare(condition: ArgumentCondition, met: str) -> list[_Step | str]:
     """Return steps that jump to ``met``, or to ``fail``, which is behind the rule's return."""
     low = _ARGS_OFFSET + 8 * condition.index
     high_value, low_value = condition.value >> 32, condition.value & 0xFFFFFFFF

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from strato.api.core import Container, Pod, SeccompProfile
-from strato.node.predicates import Refusal
+from strato.node.predicates import PodRejection
 from strato.node.sandbox import capabilities, seccomp
 from strato.node.sandbox.container import RUNTIME_DEFAULT
 from strato.node.sandbox.environment import ConfigProblem
@@ -35,7 +35,7 @@ _MAX_PROFILE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class IsolationLevel:
     """The isolation and rights that this machine gives the node."""
 
     isolation: str
@@ -83,13 +83,13 @@ class Security:
         }
 
 
-def refusal(pod: Pod, level: Level) -> Refusal | None:
+def refusal(pod: Pod, level: IsolationLevel) -> PodRejection | None:
     """Return why a pod cannot run here, None when it can."""
     sysctl = _forbidden_sysctl(pod)
     if sysctl:
-        return Refusal(SYSCTL_FORBIDDEN, f"forbidden sysctl: {sysctl}")
+        return PodRejection(SYSCTL_FORBIDDEN, f"forbidden sysctl: {sysctl}")
     if any(_app_armor_types(pod)):
-        return Refusal(APP_ARMOR, "Cannot enforce AppArmor: AppArmor is not enabled on the host")
+        return PodRejection(APP_ARMOR, "Cannot enforce AppArmor: AppArmor is not enabled on the host")
     fields = [*_unsupported_of_pod(pod, level), *_unsupported_of_containers(pod, level)]
     if not fields:
         return None
@@ -98,7 +98,7 @@ def refusal(pod: Pod, level: Level) -> Refusal | None:
         "user": "the node runs as an ordinary user",
         "plain": "this machine allows the node no namespaces",
     }[level.isolation]
-    return Refusal(UNSUPPORTED, f"{', '.join(fields)}: not possible here, because {what}")
+    return PodRejection(UNSUPPORTED, f"{', '.join(fields)}: not possible here, because {what}")
 
 
 def _forbidden_sysctl(pod: Pod) -> str:
@@ -126,7 +126,7 @@ def _containers(pod: Pod) -> Sequence[Container]:
     return (*pod.spec.init_containers, *pod.spec.containers)
 
 
-def _unsupported_of_pod(pod: Pod, level: Level) -> Iterator[str]:
+def _unsupported_of_pod(pod: Pod, level: IsolationLevel) -> Iterator[str]:
     security, spec, isolation = pod.spec.security_context, pod.spec, level.isolation
     if security is not None and security.sysctls:
         network = any(sysctl.name.startswith("net") for sysctl in security.sysctls)
@@ -148,19 +148,19 @@ def _unsupported_of_pod(pod: Pod, level: Level) -> Iterator[str]:
         yield "spec.hostUsers"
 
 
-def _unsupported_of_containers(pod: Pod, level: Level) -> Iterator[str]:
+def _unsupported_of_containers(pod: Pod, level: IsolationLevel) -> Iterator[str]:
     for kind, containers in (("initContainers", pod.spec.init_containers), ("containers", pod.spec.containers)):
         for index, container in enumerate(containers):
             for name in unsupported(pod, container, level):
                 yield f"spec.{kind}[{index}].securityContext.{name}"
 
 
-def unsupported(pod: Pod, container: Container, level: Level) -> list[str]:
+def unsupported(pod: Pod, container: Container, level: IsolationLevel) -> list[str]:
     """Return the fields of a container's security context that a node of this level does not support."""
     return list(_unsupported_of_container(pod, container, level))
 
 
-def _unsupported_of_container(pod: Pod, container: Container, level: Level) -> Iterator[str]:
+def _unsupported_of_container(pod: Pod, container: Container, level: IsolationLevel) -> Iterator[str]:
     security = container.security_context
     has_root = level.uid == 0 and level.isolation != "user"
     if level.isolation == "plain" and not has_root:
@@ -206,7 +206,7 @@ class ImageUser:
 
 
 def decide(
-    pod: Pod, container: Container, level: Level, profiles: str, image_user: ImageUser = ImageUser()
+    pod: Pod, container: Container, level: IsolationLevel, profiles: str, image_user: ImageUser = ImageUser()
 ) -> Security:
     """Return what a container may do.
 
@@ -255,7 +255,7 @@ def _fs_group(pod: Pod) -> tuple[int, ...]:
     return (security.fs_group,) if security is not None and security.fs_group is not None else ()
 
 
-def _check_non_root(pod: Pod, container: Container, uid: int | None, image: ImageUser, level: Level) -> None:
+def _check_non_root(pod: Pod, container: Container, uid: int | None, image: ImageUser, level: IsolationLevel) -> None:
     own, whole = container.security_context, pod.spec.security_context
     wanted = own.run_as_non_root if own is not None else None
     if wanted is None:

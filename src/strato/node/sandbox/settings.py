@@ -9,7 +9,7 @@ from enum import Enum
 
 from strato.node.images.registry import RegistrySettings
 from strato.node.restarts import Backoff
-from strato.node.sandbox.gpupool import Offer
+from strato.node.sandbox.gpupool import GpuOffer
 from strato.node.sandbox.pressure import TRANSITION_SECONDS
 
 NO_EGRESS = "EgressUnavailable"
@@ -37,7 +37,7 @@ class NodeOffer:
     """Quantities of cpu and memory; empty for what the machine has."""
     cpu_overcommit_factor: float = 1.0
     """Factor by which its cpu is amplified. Range [1, 10]."""
-    gpus: Offer = Offer.ALL
+    gpus: GpuOffer = GpuOffer.ALL
     gpu_root: str = "/"
     """Directory below which GPUs are looked for; anything but ``/`` is for tests."""
     labels: Mapping[str, str] = field(default_factory=dict)

@@ -10,7 +10,7 @@ import tempfile
 
 from strato.node.sandbox.cgroups import CONTROLLERS, Cgroups
 from strato.node.sandbox.gpudriver import driver, look
-from strato.node.sandbox.gpupool import GpuPool, Offer
+from strato.node.sandbox.gpupool import GpuOffer, GpuPool
 from strato.node.sandbox.gpus import MEMORY, capacity, device_numbers, find, labels
 from strato.node.sandbox.machine import Machine
 from strato.node.sandbox.network import PodAddresses, bridge_name, choose_block, routes_in_use
@@ -120,13 +120,13 @@ class MachineSetup:
         where = driver(self._offer.gpu_root)
         seen = await look(where.smi, self._offer.gpu_root)
         machine.has_gpus = bool(device_numbers(seen.devices))
-        if offer is Offer.NONE or not (machine.has_gpus or seen.driver):
+        if offer is GpuOffer.NONE or not (machine.has_gpus or seen.driver):
             return
         found = find(seen)
         self.warnings += found.warnings
         if "nvidia-uvm" not in seen.devices and found.gpus:
             self.warnings.append("CUDA will not start in pods: /dev/nvidia-uvm is not there; sudo nvidia-modprobe -u")
-        offered = capacity(found.gpus, shared=offer is Offer.SHARED)
+        offered = capacity(found.gpus, shared=offer is GpuOffer.SHARED)
         if offered.get(MEMORY) == "0":
             self.warnings.append("GPUs are not shared: nobody says how much memory they have")
             return

@@ -52,7 +52,7 @@ class PodUsage:
 
 
 @dataclass(frozen=True, slots=True)
-class Disk:
+class PodsFileSystem:
     """The file system of the pods' directory."""
 
     size_bytes: int
@@ -107,10 +107,10 @@ def measure(pod: Pod, place: PodPaths, memory_dir: str) -> PodUsage:
     return PodUsage(pod, containers, volumes)
 
 
-def disk_of(path: str) -> Disk:
+def disk_of(path: str) -> PodsFileSystem:
     """Measure the file system on which a path lies."""
     found = os.statvfs(path)
-    return Disk(
+    return PodsFileSystem(
         found.f_frsize * found.f_blocks,
         found.f_frsize * found.f_bavail,
         inodes=found.f_files,
@@ -118,7 +118,7 @@ def disk_of(path: str) -> Disk:
     )
 
 
-def evictions(usages: Iterable[PodUsage], disk: Disk, *, is_freeing: bool = False) -> list[Eviction]:
+def evictions(usages: Iterable[PodUsage], disk: PodsFileSystem, *, is_freeing: bool = False) -> list[Eviction]:
     """Decide which pods to evict: all that exceed a limit of their own, else the greatest user of a disk that is low.
 
     Args:

@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 from strato.errors import one_line
 from strato.node.sandbox import channels, container, linux, pause
 from strato.node.sandbox.commands import Pipes
-from strato.node.sandbox.container import MESSAGE_BYTES, START_ERROR, Entry, Spec
+from strato.node.sandbox.container import MESSAGE_BYTES, START_ERROR, ContainerEntry, Spec
 from strato.node.sandbox.logfiles import LogWriter
 from strato.node.sandbox.rootfs import RootBuilder
 
@@ -136,7 +136,7 @@ class _Supervisor:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         builder = self._isolate() if spec["isolation"] != "plain" else None
         log = LogWriter(spec["log"])
-        entry = Entry.of_spec(spec)
+        entry = ContainerEntry.of_spec(spec)
         entry.arriving = theirs if builder is not None else None
         state = self._note_state()
         # Forked while the root file system is still being built, to save time; the child waits for the namespaces.

@@ -37,7 +37,7 @@ class _Process(NamedTuple):
     memory_bytes: int
 
 
-class NodeUsage:
+class MachineUsage:
     """Measures this machine.
 
     Args:

@@ -1,7 +1,7 @@
 """The data plane process: forwards connections to services, and answers DNS queries for their names.
 
-It reads one JSON message (`Update`) per line from standard input, and writes `Report` messages to standard output. At
-the end of its input it removes the route of the cluster IPs and ends.
+It reads one JSON message (`Update`) per line from standard input, and writes `DataPlaneReport` messages to standard
+output. At the end of its input it removes the route of the cluster IPs and ends.
 
 If the cluster IPs are not loopback addresses, a local route makes the whole range this machine's own. A pod's packets
 to a cluster IP then arrive here by the pod's default route, and the listener at that address and port accepts them. So
@@ -25,7 +25,7 @@ from strato.errors import one_line
 from strato.node import netlink
 from strato.node.services.balancer import Balancer
 from strato.node.services.forwarding import Connections, Frontend, TcpPort, UdpPort
-from strato.node.services.records import Backend, PortRecord, Report, ServiceRecord, Settings, Update
+from strato.node.services.records import Backend, DataPlaneReport, DataPlaneSettings, PortRecord, ServiceRecord, Update
 from strato.node.services.refusednames import RefusedNames
 from strato.node.services.zone import Zone
 
@@ -40,7 +40,7 @@ Place = tuple[str, str, int]
 class DataPlane:
     """Keeps the ports of all services open."""
 
-    def __init__(self, settings: Settings, clock: Clock, rng: random.Random, zone: Zone) -> None:
+    def __init__(self, settings: DataPlaneSettings, clock: Clock, rng: random.Random, zone: Zone) -> None:
         self._settings, self._clock, self._rng, self._zone = settings, clock, rng, zone
         self._network = ipaddress.IPv4Network(settings.network)
         self._pods = ipaddress.IPv4Network(settings.pods)
@@ -174,13 +174,13 @@ async def serve(lines: asyncio.StreamReader, clock: Clock, rng: random.Random) -
         if settings.is_routed:
             netlink.add_local_route(network)
         has_dns, problem = await _open_dns(settings, zone, rng, plane, clock)
-        _report(Report(is_ready=True, has_dns=has_dns, problem=problem))
+        _report(DataPlaneReport(is_ready=True, has_dns=has_dns, problem=problem))
         while line := await lines.readline():
             update = decoder.decode(line)
             bring = plane.update_pod if update.is_pod else plane.update
             problem = await bring(update.key, update.service)
             if problem:
-                _report(Report(key=update.key, is_pod=update.is_pod, problem=problem))
+                _report(DataPlaneReport(key=update.key, is_pod=update.is_pod, problem=problem))
     finally:
         if settings.is_routed:
             with contextlib.suppress(OSError):
@@ -188,7 +188,7 @@ async def serve(lines: asyncio.StreamReader, clock: Clock, rng: random.Random) -
 
 
 async def _open_dns(
-    settings: Settings, zone: Zone, rng: random.Random, plane: DataPlane, clock: Clock
+    settings: DataPlaneSettings, zone: Zone, rng: random.Random, plane: DataPlane, clock: Clock
 ) -> tuple[bool, str]:
     if not settings.dns:
         return False, ""
@@ -203,7 +203,7 @@ async def _open_dns(
     return True, ""
 
 
-def _report(report: Report) -> None:
+def _report(report: DataPlaneReport) -> None:
     sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
     sys.stdout.buffer.flush()
 

@@ -160,7 +160,7 @@ def _hosts(slices: Iterable[EndpointSlice]) -> tuple[HostRecord, ...]:
     return tuple(HostRecord(address=at, hostname=host, ports=tuple(sorted(ports))) for (at, host), ports in found)
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class DataPlaneSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of the data plane, sent once before any service."""
 
     network: str
@@ -190,7 +190,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 class Update(msgspec.Struct, frozen=True, kw_only=True):
     """One message to the data plane: the settings first, then services and pods with host ports."""
 
-    settings: Settings | None = None
+    settings: DataPlaneSettings | None = None
     key: str = ""
     """Namespace and name of the service or pod."""
     is_pod: bool = False
@@ -199,7 +199,7 @@ class Update(msgspec.Struct, frozen=True, kw_only=True):
     """The record; None when the service or pod is gone."""
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class DataPlaneReport(msgspec.Struct, frozen=True, kw_only=True):
     """One message from the data plane."""
 
     key: str = ""

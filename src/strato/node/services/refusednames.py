@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from strato.clock import Clock
-from strato.node.services.records import Report
+from strato.node.services.records import DataPlaneReport
 
 _SECONDS_BETWEEN = 60.0
 """Programs try again for long: one report in this time says as much about a pod as all of them."""
@@ -22,7 +22,7 @@ class RefusedNames:
         report: Takes the reports.
     """
 
-    def __init__(self, clock: Clock, report: Callable[[Report], None]) -> None:
+    def __init__(self, clock: Clock, report: Callable[[DataPlaneReport], None]) -> None:
         self._clock, self._report = clock, report
         self._reported: dict[str, float] = {}
         """Address of a pod → when it was reported; there are no more of them than addresses of pods."""
@@ -34,4 +34,4 @@ class RefusedNames:
         if (before is not None and now - before < _SECONDS_BETWEEN) or not _HOST_NAME.fullmatch(name):
             return
         self._reported[client] = now
-        self._report(Report(client=client, name=name))
+        self._report(DataPlaneReport(client=client, name=name))

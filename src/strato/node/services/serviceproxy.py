@@ -18,7 +18,14 @@ from strato.client.informer import Change, Informer
 from strato.clock import Clock
 from strato.decoding import UNDECODABLE
 from strato.errors import one_line
-from strato.node.services.records import Report, ServiceRecord, Settings, Update, host_ports_of, record_of
+from strato.node.services.records import (
+    DataPlaneReport,
+    DataPlaneSettings,
+    ServiceRecord,
+    Update,
+    host_ports_of,
+    record_of,
+)
 
 SERVICE_NAME = "kubernetes.io/service-name"
 _INDEX = "service proxy"
@@ -59,7 +66,7 @@ class ServiceProxy:
         self._nodes, self._services, self._slices, self._pods, self._clock = nodes, services, slices, pods, clock
         self._on_problem, self._on_refused = on_problem, on_refused
         self._process: asyncio.subprocess.Process | None = None
-        self._settings: Settings | None = None
+        self._settings: DataPlaneSettings | None = None
         self._shares_network = False
         self._dirty: set[Subject] = set()
         self._changed = asyncio.Event()
@@ -71,7 +78,7 @@ class ServiceProxy:
         slices.add_handler(self._on_slice)
         pods.add_handler(self._on_pod)
 
-    async def start(self, settings: Settings) -> Report:
+    async def start(self, settings: DataPlaneSettings) -> DataPlaneReport:
         """Start the process and return its report on the settings."""
         self._settings = settings
         self._shares_network = ipaddress.IPv4Network(settings.pods).is_loopback
@@ -88,10 +95,10 @@ class ServiceProxy:
         try:
             async with asyncio.timeout(_START_SECONDS):
                 line = await process.stdout.readline()
-            report = msgspec.json.decode(line, type=Report)
+            report = msgspec.json.decode(line, type=DataPlaneReport)
         except (*UNDECODABLE, TimeoutError) as error:
             await self.close()
-            return Report(problem=f"the process of services does not start: {one_line(error)}")
+            return DataPlaneReport(problem=f"the process of services does not start: {one_line(error)}")
         if report.problem:
             _log.warning("%s", report.problem)
         return report
@@ -178,7 +185,7 @@ class ServiceProxy:
         assert self._process is not None
         assert self._process.stdout is not None
         while line := await self._process.stdout.readline():
-            report = msgspec.json.decode(line, type=Report)
+            report = msgspec.json.decode(line, type=DataPlaneReport)
             if report.client:
                 self._on_refused(report.client, report.name)
                 continue

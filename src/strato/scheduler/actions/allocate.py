@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from strato.scheduler.actions.base import Action, CommonArgs
 from strato.scheduler.actions.batches import Batches
 from strato.scheduler.actions.gangsearch import GangSearch
-from strato.scheduler.actions.placing import TaskLoop, Work
+from strato.scheduler.actions.placing import TaskLoop, TasksToPlace
 from strato.scheduler.actions.subjobqueue import SubJobQueue
 from strato.scheduler.cache.ingest import waits_for_queue
 from strato.scheduler.framework.arguments import arg
@@ -44,7 +44,7 @@ class Allocate(Action):
 
     def execute(self, ssn: Session) -> None:
         """Visit queues in order; each visit places one job up to its minimum, or one task of a ready job."""
-        work: dict[str, Work | SubJobQueue] = {}
+        work: dict[str, TasksToPlace | SubJobQueue] = {}
         queues, batches = self.queues(ssn), Batches(ssn)
         while (queue := queues.pop()) is not None:
             if ssn.overused(queue.queue):
@@ -74,7 +74,7 @@ class Allocate(Action):
             if job.group is not None and job.queue is not None and job.queue.view is not None:
                 ssn.let_in(job)
 
-    def _visit(self, ssn: Session, job: Job, queue: Queue, work: dict[str, Work | SubJobQueue]) -> bool:
+    def _visit(self, ssn: Session, job: Job, queue: Queue, work: dict[str, TasksToPlace | SubJobQueue]) -> bool:
         """Place the tasks of a job that one visit may place; return whether to visit it again."""
         todo = work.get(job.key)
         if todo is None:
@@ -95,7 +95,7 @@ class Allocate(Action):
         return bool(todo)
 
     @staticmethod
-    def _place_plain(ssn: Session, job: Job, queue: Queue, todo: Work) -> Statement | None:
+    def _place_plain(ssn: Session, job: Job, queue: Queue, todo: TasksToPlace) -> Statement | None:
         """Place tasks of a job without sub-jobs on any node; None when too few fit and the statement was discarded."""
         stmt = ssn.statement()
         sub = job.layout.subs.get(job.key) if job.layout is not None else None
@@ -111,16 +111,16 @@ class Allocate(Action):
         return None
 
     @staticmethod
-    def work_of(ssn: Session, job: Job) -> Work | SubJobQueue:
+    def work_of(ssn: Session, job: Job) -> TasksToPlace | SubJobQueue:
         """Return the tasks of a job that may be placed."""
         if job.layout is not None and (job.layout.split or ssn.domains.limit(job) is not None):
             return SubJobQueue(ssn, job, _placeable)
         tasks: Iterable[Task] = job.pending.values()
         if ssn.job_classes.has_equal_tasks(job):
-            return Work(sorted(tasks, key=_BY_DEFAULT), equal=True)
+            return TasksToPlace(sorted(tasks, key=_BY_DEFAULT), equal=True)
         if job.gated or job.pending_best_effort:
             tasks = [task for task in tasks if _placeable(task)]
-        return Work(ssn.sorted_tasks(tasks))
+        return TasksToPlace(ssn.sorted_tasks(tasks))
 
 
 def _record_overused(ssn: Session, queue: JobQueue) -> None:

@@ -20,7 +20,7 @@ from strato.scheduler.model.ledger import NODE_MOVES
 from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.tasks import ALLOCATED, PENDING
 from strato.scheduler.ordering.jobclasses import JobClass
-from strato.scheduler.ordering.jobqueue import Entry, JobQueue
+from strato.scheduler.ordering.jobqueue import JobQueue, QueuedJob
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session
@@ -37,7 +37,7 @@ class Batches:
         self._exhausted: set[JobClass] = set()
         """Classes of which a batch could not place every job; the rest of these are visited by themselves."""
 
-    def place(self, queue: JobQueue, entry: Entry) -> int:
+    def place(self, queue: JobQueue, entry: QueuedJob) -> int:
         """Place the job of an entry together with the next jobs of its class.
 
         Args:

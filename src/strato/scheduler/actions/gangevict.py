@@ -16,7 +16,7 @@ import numpy as np
 from strato.scheduler.actions import bundles
 from strato.scheduler.actions import victims as choice
 from strato.scheduler.actions.base import Action
-from strato.scheduler.actions.placing import Work
+from strato.scheduler.actions.placing import TasksToPlace
 from strato.scheduler.actions.subjobqueue import SubJobQueue
 from strato.scheduler.actions.surplus import Surplus, given_back
 from strato.scheduler.framework.arguments import arg
@@ -218,7 +218,7 @@ class _Plan:
         near = NOWHERE if sub is None else ssn.domains.allocated(sub)
         trial = ssn.statement()
         with ssn.searching(Search(ssn.tree, domain, sub, near)), ssn.promises():
-            works = self._place_all(Work(tasks), trial)
+            works = self._place_all(TasksToPlace(tasks), trial)
         if works and self._has_enough(sub):
             self._stmt.merge(trial)
             return True
@@ -231,7 +231,7 @@ class _Plan:
             return ssn.job_ready(self._job) or ssn.job_pipelined(self._job)
         return ssn.sub_job_ready(sub) or ssn.sub_job_pipelined(sub)
 
-    def _place_all(self, work: Work, trial: Statement) -> bool:
+    def _place_all(self, work: TasksToPlace, trial: Statement) -> bool:
         ssn, evicts = self._ssn, self._stmt.has_evictions
         while work:
             first = work.tasks[work.at]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from strato.scheduler.actions.placing import TaskLoop, Work
+from strato.scheduler.actions.placing import TaskLoop, TasksToPlace
 from strato.scheduler.actions.subjobqueue import SubJobQueue
 from strato.scheduler.framework.plugin import ALLOCATE
 from strato.scheduler.model.jobs import Job, SubJob
@@ -187,7 +187,7 @@ class GangSearch:
         self._ssn.domains.widen(sub, domain)
         self._decided[sub.key] = self._ssn.domains.allocated(sub)
 
-    def _place_tasks(self, sub: SubJob, work: Work, domain: int) -> Statement | None:
+    def _place_tasks(self, sub: SubJob, work: TasksToPlace, domain: int) -> Statement | None:
         ssn = self._ssn
         search = Search(ssn.tree, domain, sub, ssn.domains.allocated(sub))
         if not search.rows.size:

@@ -24,7 +24,7 @@ _BYTES: Final = 64 << 20
 _EVERYTHING: Final = np.iinfo(np.int64).max
 
 
-class Room:
+class FreeableResources:
     """By row, the most that can be free once all tasks are evicted that the evicting task may evict."""
 
     __slots__ = ("amounts", "version")
@@ -52,9 +52,9 @@ class Offers:
         self._world = ssn.world
         self.surplus = Surplus(ssn)
         """The tasks that elastic jobs give back."""
-        self._rooms: LruCache[Hashable, Room] = LruCache(_BYTES, lambda _key, room: room.amounts.nbytes)
+        self._rooms: LruCache[Hashable, FreeableResources] = LruCache(_BYTES, lambda _key, room: room.amounts.nbytes)
 
-    def room(self, task: Task) -> Room | None:
+    def room(self, task: Task) -> FreeableResources | None:
         """Return the room that a task shares with its equals; None when a plugin does not declare what it reads."""
         job, nodes = task.job, self._world.nodes
         if self._facts is None or job is None:
@@ -63,7 +63,7 @@ class Offers:
         key = (self._facts(task), job.queue_name, job.priority, task.cls.best_effort, own)
         room = self._rooms.get(key)
         if room is None or room.version != self._world.version:
-            room = self._rooms.put(key, Room(nodes.size, nodes.allocatable.shape[1], self._world.version))
+            room = self._rooms.put(key, FreeableResources(nodes.size, nodes.allocatable.shape[1], self._world.version))
         return room
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from strato.scheduler.statement import Statement
 
 
-class Work:
+class TasksToPlace:
     """The tasks of a (sub-)job still to place in this cycle, in order; taken from the front, in runs of equal ones."""
 
     __slots__ = ("_end", "at", "tasks")
@@ -32,9 +32,9 @@ class Work:
     def __bool__(self) -> bool:
         return self.at < len(self.tasks)
 
-    def copy(self) -> Work:
+    def copy(self) -> TasksToPlace:
         """Return a copy that is taken from independently."""
-        return Work(self.tasks, self.at)
+        return TasksToPlace(self.tasks, self.at)
 
     def run_length(self, ssn: Session, single: bool) -> int:
         """Return how many tasks from the front are equal; a task with a nominated node is a run of its own."""
@@ -74,7 +74,14 @@ class TaskLoop:
     """
 
     def __init__(
-        self, ssn: Session, stmt: Statement, job: Job, queue: Queue, work: Work, notes: Notes, sub: SubJob | None = None
+        self,
+        ssn: Session,
+        stmt: Statement,
+        job: Job,
+        queue: Queue,
+        work: TasksToPlace,
+        notes: Notes,
+        sub: SubJob | None = None,
     ) -> None:
         self._ssn = ssn
         self._stmt = stmt

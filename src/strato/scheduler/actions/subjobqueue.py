@@ -6,7 +6,7 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any
 
-from strato.scheduler.actions.placing import Work
+from strato.scheduler.actions.placing import TasksToPlace
 from strato.scheduler.model.jobs import Job, SubJob, Task
 
 if TYPE_CHECKING:
@@ -28,12 +28,12 @@ class SubJobQueue:
         self._ssn = ssn
         self._required = required_parts(ssn, job)
         self._heap: list[_Entry] = []
-        self.work: dict[str, Work] = {}
+        self.work: dict[str, TasksToPlace] = {}
         assert job.layout is not None
         for sub in job.layout.subs.values():
             tasks = [task for task in sub.pending() if wanted(task)]
             if tasks:
-                self.work[sub.key] = Work(ssn.sorted_tasks(tasks))
+                self.work[sub.key] = TasksToPlace(ssn.sorted_tasks(tasks))
                 self._heap.append(self._entry(sub))
         heapify(self._heap)
 

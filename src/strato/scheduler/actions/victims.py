@@ -7,7 +7,7 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from strato.scheduler.actions.offers import Offers, Room
+from strato.scheduler.actions.offers import FreeableResources, Offers
 from strato.scheduler.cache.ingest import is_marked_preemptable
 from strato.scheduler.cache.shards import SOFT
 from strato.scheduler.model.jobs import Task
@@ -64,7 +64,7 @@ class Attempts:
         self._equals: tuple[object, ...] = ()
         self._rows: list[int] | None = None
         self._ranking: Ranking | None = None
-        self._room: Room | None = None
+        self._room: FreeableResources | None = None
         self.exhausted: set[int] = set()
 
     def turn_to(self, ssn: Session, task: Task, offers: Offers | None = None) -> None:

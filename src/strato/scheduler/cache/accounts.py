@@ -38,7 +38,7 @@ from strato.scheduler.model.nodes import NodeTable
 from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.resources import Dimensions, Vector, fit_width
 from strato.scheduler.model.tasks import AGENT_SCHEDULER, ALLOCATED_SET, PENDING, PIPELINED, TaskClass, grow_class
-from strato.scheduler.topology.hypernodes import HyperNodes, Tree
+from strato.scheduler.topology.hypernodes import HyperNodes, HyperNodeTree
 
 DEFAULT_QUEUE = "default"
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -145,7 +145,7 @@ class Accounts:
         self.shards = Shards(self.nodes)
         self.hyper_nodes = HyperNodes(self.nodes)
         self.laid_out: dict[str, Job] = {}
-        self.recovered: Tree | None = None
+        self.recovered: HyperNodeTree | None = None
         self.objects: dict[type[Object], dict[str, Object]] = {}
         self.plugin_state: dict[str, Any] = {}
         self.usages = Usages()

@@ -48,7 +48,7 @@ class Term:
         return self._selector.matches(task.pod.metadata.labels or {})
 
 
-class Terms(NamedTuple):
+class AffinityTerms(NamedTuple):
     """The pod affinity terms of a class.
 
     Attributes:
@@ -61,7 +61,7 @@ class Terms(NamedTuple):
     preferred: Sequence[tuple[int, Term]] = ()
 
 
-class Rule(NamedTuple):
+class AffinityTerm(NamedTuple):
     """A term of a class of pods: required anti-affinity, or a weight for being in the same domain."""
 
     cls: TaskClass
@@ -83,8 +83,8 @@ class AffinityIndex:
 
     def __init__(self) -> None:
         self._members: dict[TaskClass, set[str]] = {}
-        self._terms: dict[TaskClass, Terms] = {}
-        self._rules: dict[Label | None, dict[TaskClass, list[Rule]]] = {}
+        self._terms: dict[TaskClass, AffinityTerms] = {}
+        self._rules: dict[Label | None, dict[TaskClass, list[AffinityTerm]]] = {}
         self.generation = 0
 
     def __bool__(self) -> bool:
@@ -116,11 +116,11 @@ class AffinityIndex:
                 del self._rules[label]
         del self._members[cls], self._terms[cls]
 
-    def terms(self, task: Task) -> Terms:
+    def terms(self, task: Task) -> AffinityTerms:
         """Return the terms of a pod's class, whose pods are equal in labels and namespace too."""
         return self._terms.get(task.cls, _NO_TERMS)
 
-    def about(self, task: Task, namespaces: Mapping[str, Mapping[str, str]]) -> Iterator[Rule]:
+    def about(self, task: Task, namespaces: Mapping[str, Mapping[str, str]]) -> Iterator[AffinityTerm]:
         """Return the rules of all classes that select a pod."""
         for label in (None, *(task.pod.metadata.labels or {}).items()):
             for rules in self._rules.get(label, _NO_RULES).values():
@@ -129,15 +129,15 @@ class AffinityIndex:
                         yield rule
 
 
-_NO_TERMS: Final = Terms()
-_NO_RULES: Final[Mapping[TaskClass, list[Rule]]] = {}
+_NO_TERMS: Final = AffinityTerms()
+_NO_RULES: Final[Mapping[TaskClass, list[AffinityTerm]]] = {}
 
 
-def _terms_of(owner: Task) -> Terms:
+def _terms_of(owner: Task) -> AffinityTerms:
     affinity = owner.cls.spec.affinity
     near = affinity.pod_affinity if affinity is not None else None
     apart = affinity.pod_anti_affinity if affinity is not None else None
-    return Terms(
+    return AffinityTerms(
         [Term(term, owner) for term in near.required] if near is not None else (),
         [Term(term, owner) for term in apart.required] if apart is not None else (),
         [
@@ -149,12 +149,12 @@ def _terms_of(owner: Task) -> Terms:
     )
 
 
-def _labelled(owner: Task, terms: Terms) -> Iterator[tuple[Label | None, Rule]]:
+def _labelled(owner: Task, terms: AffinityTerms) -> Iterator[tuple[Label | None, AffinityTerm]]:
     """Return the rules of a class, each with every label of its ``one_of``, or with None if it has no such labels."""
     cls, labels = owner.cls, owner.pod.metadata.labels or {}
-    rules = [Rule(cls, labels, term, is_anti=True) for term in terms.anti]
-    rules += [Rule(cls, labels, term, HARD_WEIGHT) for term in terms.together]
-    rules += [Rule(cls, labels, term, weight) for weight, term in terms.preferred]
+    rules = [AffinityTerm(cls, labels, term, is_anti=True) for term in terms.anti]
+    rules += [AffinityTerm(cls, labels, term, HARD_WEIGHT) for term in terms.together]
+    rules += [AffinityTerm(cls, labels, term, weight) for weight, term in terms.preferred]
     for rule in rules:
         one_of = rule.term.one_of
         for label in (None,) if one_of is None else one_of:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from strato.scheduler.cache.world import World
 from strato.scheduler.model.jobs import Job, Layout
 from strato.scheduler.model.tasks import ALLOCATED_SET
-from strato.scheduler.topology.hypernodes import NOWHERE, Tree
+from strato.scheduler.topology.hypernodes import NOWHERE, HyperNodeTree
 
 
 def recover_domains(world: World) -> None:
@@ -25,7 +25,7 @@ def recover_domains(world: World) -> None:
             _recover_job(world, tree, job, job.layout)
 
 
-def _recover_job(world: World, tree: Tree, job: Job, layout: Layout) -> None:
+def _recover_job(world: World, tree: HyperNodeTree, job: Job, layout: Layout) -> None:
     if not job.allocated_count or (layout.allocated and layout.allocated not in tree.index):
         layout.allocated = ""
     found = False

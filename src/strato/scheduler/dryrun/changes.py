@@ -31,7 +31,7 @@ V = TypeVar("V", bound=Object)
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StateChange:
     """A change to a state.
 
     Attributes:
@@ -47,10 +47,10 @@ class Change:
     more: Sequence[Decoded] = ()
 
 
-def joined(changes: Sequence[Change]) -> Change:
+def joined(changes: Sequence[StateChange]) -> StateChange:
     """Return several changes of one family as one."""
     edits = [edit for change in changes for edit in change.edits]
-    return Change(changes[0].kind, ", ".join(change.text for change in changes), edits)
+    return StateChange(changes[0].kind, ", ".join(change.text for change in changes), edits)
 
 
 def _on(view_type: type[V], key: str, edit: Callable[[V], V]) -> Edit:
@@ -77,7 +77,7 @@ def _on_pods(job: Job, edit: Callable[[Any], Any]) -> Edit:
 # -- the group ---------------------------------------------------------------------------------------
 
 
-def members(job: Job, count: int) -> Change | None:
+def members(job: Job, count: int) -> StateChange | None:
     """Return the change that lets the job start with fewer pods."""
     had = job.min_available
     if job.group is None or not 0 < count < had:
@@ -90,25 +90,25 @@ def members(job: Job, count: int) -> Change | None:
         spec = structs.replace(spec, min_member=count, min_task_member=roles, min_resources=scaled)
         return structs.replace(group, spec=spec)
 
-    return Change("members", f"fewer members: minMember {had} -> {count}", [_on(PodGroup, job.key, edit)])
+    return StateChange("members", f"fewer members: minMember {had} -> {count}", [_on(PodGroup, job.key, edit)])
 
 
 def _scaled(amounts: ResourceList, count: int, had: int) -> dict[str, str | int | float]:
     return {name: to_quantity(name, internal(name, text) * count // had) for name, text in amounts.items()}
 
 
-def other_queues(world: World, job: Job) -> list[Change]:
+def other_queues(world: World, job: Job) -> list[StateChange]:
     """Return changes of the group's queue to each other open queue without children; the emptiest first."""
     if job.group is None:
         return []
     parents = {queue.parent for queue in world.queues.values()} | {"root"}
     open_ = [q for q in world.queues.values() if q.is_open and q.name != job.queue_name and q.name not in parents]
 
-    def to(name: str) -> Change:
+    def to(name: str) -> StateChange:
         def edit(group: PodGroup) -> PodGroup:
             return structs.replace(group, spec=structs.replace(group.spec, queue=name))
 
-        return Change("queue", f"another queue: {job.queue_name} -> {name}", [_on(PodGroup, job.key, edit)])
+        return StateChange("queue", f"another queue: {job.queue_name} -> {name}", [_on(PodGroup, job.key, edit)])
 
     return [to(queue.name) for queue in sorted(open_, key=lambda q: (len(q.jobs), q.name))]
 
@@ -116,7 +116,7 @@ def other_queues(world: World, job: Job) -> list[Change]:
 # -- the queue ---------------------------------------------------------------------------------------
 
 
-def queue_opened(world: World, job: Job) -> list[Change]:
+def queue_opened(world: World, job: Job) -> list[StateChange]:
     """Open the job's queue when it is not."""
     queue = job.queue
     if queue is None or queue.view is None or queue.is_open:
@@ -125,7 +125,9 @@ def queue_opened(world: World, job: Job) -> list[Change]:
     def edit(view: QueueView) -> QueueView:
         return structs.replace(view, status=structs.replace(view.status, state="Open"))
 
-    return [Change("queue", f"open queue {queue.name}, which is {queue.state}", [_on(QueueView, queue.name, edit)])]
+    return [
+        StateChange("queue", f"open queue {queue.name}, which is {queue.state}", [_on(QueueView, queue.name, edit)])
+    ]
 
 
 def _lineage(world: World, name: str) -> Iterator[Queue]:
@@ -152,7 +154,7 @@ def _per_member(world: World, job: Job) -> dict[str, int]:
     return {names[column]: int(amount) for column, amount in enumerate(most.tolist()) if amount > 0 and column != PODS}
 
 
-def quota_raised(world: World, job: Job) -> tuple[int, Callable[[int], Change | None]]:
+def quota_raised(world: World, job: Job) -> tuple[int, Callable[[int], StateChange | None]]:
     """Raise capability and deserved of the job's queue and its ancestors to ``n`` more members than is used.
 
     Returns:
@@ -173,7 +175,7 @@ def quota_raised(world: World, job: Job) -> tuple[int, Callable[[int], Change | 
     ]
     most = max(job.min_available, len(job.pending), 1) + max(0, *idle) if idle else 0
 
-    def make(size: int) -> Change | None:
+    def make(size: int) -> StateChange | None:
         edits, texts = [], []
         for queue, spec, used in queues:
             changed = {}
@@ -186,7 +188,7 @@ def quota_raised(world: World, job: Job) -> tuple[int, Callable[[int], Change | 
                     texts.append(f"{field} of queue {queue.name}: {steps}")
             if changed:
                 edits.append(_on(QueueView, queue.name, _spec_with(changed)))
-        return Change("quota", "more quota: " + "; ".join(texts), edits) if edits else None
+        return StateChange("quota", "more quota: " + "; ".join(texts), edits) if edits else None
 
     return most, make
 
@@ -210,7 +212,7 @@ def _spec_with(changed: Mapping[str, Any]) -> Callable[[QueueView], QueueView]:
     return lambda view: structs.replace(view, spec=structs.replace(view.spec, **changed))
 
 
-def weight_raised(world: World, job: Job) -> tuple[int, Callable[[int], Change | None]]:
+def weight_raised(world: World, job: Job) -> tuple[int, Callable[[int], StateChange | None]]:
     """Raise the weight of the job's queue by ``n``, if other queues share with it."""
     queue = job.queue
     rivals = [q for q in world.queues.values() if q.name not in ("root", job.queue_name) and q.jobs]
@@ -219,14 +221,14 @@ def weight_raised(world: World, job: Job) -> tuple[int, Callable[[int], Change |
     had = queue.weight
     heaviest = max(q.weight for q in rivals)
 
-    def make(size: int) -> Change | None:
+    def make(size: int) -> StateChange | None:
         text = f"more quota: weight of queue {job.queue_name}: {had} -> {had + size}"
-        return Change("quota", text, [_on(QueueView, job.queue_name, _spec_with({"weight": had + size}))])
+        return StateChange("quota", text, [_on(QueueView, job.queue_name, _spec_with({"weight": had + size}))])
 
     return 64 * max(heaviest, 1), make
 
 
-def namespace_quota_raised(world: World, job: Job) -> list[Change]:
+def namespace_quota_raised(world: World, job: Job) -> list[StateChange]:
     """Raise each resource quota of the job's namespace by all the job asks for."""
     one = _per_member(world, job)
     size = max(job.min_available, len(job.pending), 1)
@@ -245,7 +247,7 @@ def namespace_quota_raised(world: World, job: Job) -> list[Change]:
         if wider:
             steps = ", ".join(_step(name, quota.spec.hard[name], amount) for name, amount in wider.items())
             text = f"more quota: resource quota {quota.metadata.name}: {steps}"
-            found.append(Change("quota", text, [_on(ResourceQuota, str(quota.key), _quota_with(wider))]))
+            found.append(StateChange("quota", text, [_on(ResourceQuota, str(quota.key), _quota_with(wider))]))
     return found
 
 
@@ -265,13 +267,13 @@ def _quota_with(wider: Mapping[str, str]) -> Callable[[ResourceQuota], ResourceQ
 # -- the pods' rules ---------------------------------------------------------------------------------------
 
 
-def rules_dropped(world: World, job: Job) -> list[Change]:
+def rules_dropped(world: World, job: Job) -> list[StateChange]:
     """Return a change for each rule that excludes nodes for the job's pods: drop the rule, or tolerate the taint."""
     specs = list({id(task.cls): task.pod.spec for task in job.pending.values()}.values())
-    found: list[Change] = []
+    found: list[StateChange] = []
 
     def drop(text: str, edit: Callable[[Any], Any]) -> None:
-        found.append(Change("rule", text, [_on_pods(job, edit)]))
+        found.append(StateChange("rule", text, [_on_pods(job, edit)]))
 
     for label in dict.fromkeys(label for spec in specs for label in spec.node_selector.items()):
         drop(f"drop the node selector {label[0]}={label[1]}", _without_label(label[0]))
@@ -284,7 +286,7 @@ def rules_dropped(world: World, job: Job) -> list[Change]:
     for key in _taints(world):
         drop(f"tolerate the taint {key}", _tolerating(key))
     if job.group is not None and job.group.spec.network_topology is not None:
-        found.append(Change("rule", "drop the network topology", [_on(PodGroup, job.key, _without_topology)]))
+        found.append(StateChange("rule", "drop the network topology", [_on(PodGroup, job.key, _without_topology)]))
     return found
 
 
@@ -325,7 +327,7 @@ def _without_topology(group: PodGroup) -> PodGroup:
 # -- nodes ---------------------------------------------------------------------------------------
 
 
-def nodes_added(world: World, job: Job) -> list[Callable[[int], Change | None]]:
+def nodes_added(world: World, job: Job) -> list[Callable[[int], StateChange | None]]:
     """Return changes that add ``n`` nodes, one for each shape of existing nodes, the largest first.
 
     Without such, one that adds nodes as large as the largest pod.
@@ -344,13 +346,13 @@ def nodes_added(world: World, job: Job) -> list[Callable[[int], Change | None]]:
     return makers
 
 
-def _clones(node: Node, label: str) -> Callable[[int], Change | None]:
+def _clones(node: Node, label: str) -> Callable[[int], StateChange | None]:
     sizes = ", ".join(f"{name} {resource_text(name, amount)}" for name, amount in node.status.allocatable.items())
 
-    def make(count: int) -> Change | None:
+    def make(count: int) -> StateChange | None:
         more = [Decoded("added", _NODE, _clone(node, number)) for number in range(1, count + 1)]
         noun = "node" if count == 1 else "nodes"
-        return Change("nodes", f"{count} more {noun} {label} ({sizes})", (), more)
+        return StateChange("nodes", f"{count} more {noun} {label} ({sizes})", (), more)
 
     return make
 

@@ -12,8 +12,8 @@ from typing import Final
 
 from strato.scheduler.cache.world import World
 from strato.scheduler.dryrun import changes
-from strato.scheduler.dryrun.changes import Change
-from strato.scheduler.dryrun.trial import Copy, Outcome
+from strato.scheduler.dryrun.changes import StateChange
+from strato.scheduler.dryrun.trial import Copy, TrialOutcome
 from strato.scheduler.model.jobs import PHASE_PENDING, Job
 from strato.scheduler.reporting.explain import Fix
 
@@ -76,7 +76,7 @@ class FixSearch:
             return None
         for place, family in enumerate(families):
 
-            def alone(change: Change, place: int = place) -> Fix | None:
+            def alone(change: StateChange, place: int = place) -> Fix | None:
                 return self._works(*chosen[:place], change, *chosen[place + 1 :])
 
             smaller = family.shrunk(alone)
@@ -84,7 +84,7 @@ class FixSearch:
                 chosen[place], best = smaller
         return best
 
-    def _works(self, *tried: Change) -> Fix | None:
+    def _works(self, *tried: StateChange) -> Fix | None:
         """Try changes together; return them as a `Fix` if the job starts, else None."""
         if self._left <= 0:
             raise _Exhausted
@@ -97,7 +97,7 @@ class FixSearch:
         kind = "+".join(change.kind for change in tried)
         return Fix(kind, ", and ".join(change.text for change in tried), outcome.evictions)
 
-    def _started(self, outcome: Outcome) -> bool:
+    def _started(self, outcome: TrialOutcome) -> bool:
         job = outcome.world.jobs.get(self._key)
         if job is None:
             return False
@@ -122,7 +122,7 @@ class FixSearch:
         most = max(len(job.pending), job.min_available, 1)  # more nodes than pods do not help
         yield _Shapes([_Numbered(self._works, most, make) for make in changes.nodes_added(world, job)])
 
-    def _members(self, job: Job) -> tuple[int, Callable[[int], Change | None]]:
+    def _members(self, job: Job) -> tuple[int, Callable[[int], StateChange | None]]:
         """Return how many fewer members are possible, and the change to ``n`` fewer."""
         return max(job.min_available - 1, 0), lambda fewer: changes.members(job, job.min_available - fewer)
 
@@ -130,13 +130,13 @@ class FixSearch:
 class _Family:
     """Alternative changes of one kind."""
 
-    strongest: Change | None = None
+    strongest: StateChange | None = None
 
     def smallest(self) -> Fix | None:
         """Return the smallest that works."""
         raise NotImplementedError
 
-    def shrunk(self, works: _Works) -> tuple[Change, Fix] | None:
+    def shrunk(self, works: _Works) -> tuple[StateChange, Fix] | None:
         """Return a smaller change than the strongest that still works by ``works``; None when there is none."""
         return None
 
@@ -144,7 +144,7 @@ class _Family:
 class _Numbered(_Family):
     """Changes by size 1 … most; a larger one works where a smaller one does, so that halving finds the smallest."""
 
-    def __init__(self, works: _Works, most: int, make: Callable[[int], Change | None]) -> None:
+    def __init__(self, works: _Works, most: int, make: Callable[[int], StateChange | None]) -> None:
         self._works = works
         self._most = most
         self._make = make
@@ -168,11 +168,11 @@ class _Numbered(_Family):
         smaller = self._halve(low, high, self._works)
         return smaller[1] if smaller is not None else best
 
-    def shrunk(self, works: _Works) -> tuple[Change, Fix] | None:
+    def shrunk(self, works: _Works) -> tuple[StateChange, Fix] | None:
         """Halve the size as long as it works."""
         return self._halve(0, self._most, works)
 
-    def _halve(self, low: int, high: int, works: _Works) -> tuple[Change, Fix] | None:
+    def _halve(self, low: int, high: int, works: _Works) -> tuple[StateChange, Fix] | None:
         """Return the smallest change between one that is too small and one that works."""
         best = None
         while high - low > 1:
@@ -189,7 +189,7 @@ class _Numbered(_Family):
 class _Choice(_Family):
     """Alternatives, of which the first that works is taken."""
 
-    def __init__(self, works: _Works, choices: Sequence[Change]) -> None:
+    def __init__(self, works: _Works, choices: Sequence[StateChange]) -> None:
         self._works = works
         self._choices = choices
         self.strongest = choices[0] if choices else None
@@ -229,6 +229,6 @@ class _Shapes(_Family):
                 self.strongest, self._strongest_of = shape.strongest, shape
         return None
 
-    def shrunk(self, works: _Works) -> tuple[Change, Fix] | None:
+    def shrunk(self, works: _Works) -> tuple[StateChange, Fix] | None:
         """Return fewer nodes of the shape that the strongest change has."""
         return self._strongest_of.shrunk(works) if self._strongest_of is not None else None

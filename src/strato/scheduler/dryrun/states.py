@@ -60,7 +60,7 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ManifestState:
     """The state that manifests describe.
 
     Attributes:
@@ -74,14 +74,14 @@ class State:
     problems: Sequence[Problem] = ()
 
 
-def state_of(found: Manifests) -> State:
+def state_of(found: Manifests) -> ManifestState:
     """Return the state that manifests describe."""
     problems = list(found.problems)
     if len(found.headers) > 1:
         places = ", ".join(where for where, _ in found.headers)
         problems.append(Problem("", f"several saved states were given, which cannot be joined: {places}"))
     header = _header(*found.headers[0], problems) if len(found.headers) == 1 else None
-    return State(found.objects, header, problems)
+    return ManifestState(found.objects, header, problems)
 
 
 def _header(where: str, fields: Json, problems: list[Problem]) -> Header | None:

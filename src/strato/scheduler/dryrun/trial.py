@@ -21,7 +21,7 @@ Edit = Callable[[Object], Object]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TrialOutcome:
     """The outcome of some cycles on a copy.
 
     Attributes:
@@ -66,7 +66,7 @@ class Copy:
             objects = [one._replace(view=edit(one.view)) for one in objects]
         return replace(self, objects=[*objects, *more])
 
-    def run(self, cycles: int) -> Outcome:
+    def run(self, cycles: int) -> TrialOutcome:
         """Run cycles; between two, bound pods run and evicted ones are gone."""
         world = build(self.objects)
         rng, placer = random.Random(self.seed), Placer(world.nodes, self.seed)
@@ -76,4 +76,4 @@ class Copy:
             plans.append(run_cycle(world, self.config, now=now, rng=rng, uid=f"trial-{number + 1}", placer=placer))
             if number + 1 < cycles or plans[-1].binds:
                 settle(plans[-1], world)
-        return Outcome(world, plans)
+        return TrialOutcome(world, plans)

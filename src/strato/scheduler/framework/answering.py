@@ -15,7 +15,7 @@ Answering = tuple[Plugin, Fn]
 """A plugin and its guarded function for an extension point. A plain tuple is cheap: each cycle makes dozens."""
 
 
-class Opened(NamedTuple):
+class OpenedPlugin(NamedTuple):
     """A plugin that was opened, and the extension points that it does not answer in this cycle."""
 
     plugin: Plugin
@@ -31,7 +31,7 @@ class Tiers(dict[str, list[list[Answering]]]):
         opened: The plugins that were opened, by tier and place in the configuration.
     """
 
-    def __init__(self, guard: Guard, config: Config, opened: Mapping[tuple[int, int], Opened]) -> None:
+    def __init__(self, guard: Guard, config: Config, opened: Mapping[tuple[int, int], OpenedPlugin]) -> None:
         super().__init__()
         self._guard = guard
         self._config = config

@@ -17,7 +17,7 @@ from strato.scheduler.model.reasons import Verdict
 from strato.scheduler.model.resources import Vector
 from strato.scheduler.model.tasks import RELEASING, TaskClass
 from strato.scheduler.topology.domains import Domains, Search
-from strato.scheduler.topology.hypernodes import Tree
+from strato.scheduler.topology.hypernodes import HyperNodeTree
 
 
 class CycleContext(ABC):
@@ -79,7 +79,7 @@ class CycleContext(ABC):
         return self._domains
 
     @property
-    def tree(self) -> Tree:
+    def tree(self) -> HyperNodeTree:
         """The network domains."""
         return self.domains.tree
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from strato.scheduler.cache.shards import HARD, SOFT
 from strato.scheduler.cache.world import World
-from strato.scheduler.framework.answering import Flat, Fn, Opened, Tiers
+from strato.scheduler.framework.answering import Flat, Fn, OpenedPlugin, Tiers
 from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.guard import Guard
 from strato.scheduler.framework.options import Config, PluginOption
@@ -71,7 +71,9 @@ class PluginAnswers(CycleContext):
                 for name in guard.call(plugin, "resources", otherwise=()):
                     self.world.column(name)
         opened = {
-            where: Opened(plugin, plugin.off_points()) for where, option, plugin in made if self._open(option, plugin)
+            where: OpenedPlugin(plugin, plugin.off_points())
+            for where, option, plugin in made
+            if self._open(option, plugin)
         }
         self.tiers = Tiers(guard, config, opened)
         self.answers = Flat(self.tiers)

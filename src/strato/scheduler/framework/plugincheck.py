@@ -34,7 +34,7 @@ Types = Mapping[str, str]
 """Types of the names in scope, as annotations write them."""
 
 
-class Finding(NamedTuple):
+class PluginMistake(NamedTuple):
     """One mistake."""
 
     line: int
@@ -56,7 +56,7 @@ def problems_of(plugin: type[Plugin], path: Path | None = None) -> list[Problem]
     return [Problem(f"{file}, line {one.line}", one.text) for one in findings(text, plugin)]
 
 
-def findings(text: str, plugin: type[Plugin]) -> list[Finding]:
+def findings(text: str, plugin: type[Plugin]) -> list[PluginMistake]:
     """Return the mistakes in a plugin's source, by line."""
     tree = ast.parse(text)
     classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name == plugin.__name__]
@@ -81,7 +81,7 @@ class _Source:
         self._quoted = {text for text in texts if isinstance(text, str)}
         """Strings in the file; an attribute among them, as for ``hasattr`` or ``getattr``, may be missing."""
 
-    def names(self, cls: ast.ClassDef) -> Iterator[Finding]:
+    def names(self, cls: ast.ClassDef) -> Iterator[PluginMistake]:
         """Find methods and class attributes whose names nearly equal those of `Plugin`."""
         asked = [name for name in vars(Plugin) if not name.startswith("_")]
         settings = [name for name in asked if not callable(getattr(Plugin, name))]
@@ -100,9 +100,9 @@ class _Source:
                     continue
                 near = difflib.get_close_matches(name, known, n=1, cutoff=limit)
                 if near:
-                    yield Finding(item.lineno, f"{cls.name}.{name} is no {what}; did you mean {near[0]!r}?")
+                    yield PluginMistake(item.lineno, f"{cls.name}.{name} is no {what}; did you mean {near[0]!r}?")
 
-    def calls(self, cls: ast.ClassDef) -> Iterator[Finding]:
+    def calls(self, cls: ast.ClassDef) -> Iterator[PluginMistake]:
         """Find extension points with other parameters than the scheduler passes."""
         for item in cls.body:
             if not isinstance(item, ast.FunctionDef) or item.name not in POINTS:
@@ -115,24 +115,26 @@ class _Source:
                 inspect.signature(method).bind(*given)
             except TypeError:
                 wanted = ", ".join(given)
-                yield Finding(item.lineno, f"{cls.name}.{item.name} is called with ({wanted}); take the same")
+                yield PluginMistake(item.lineno, f"{cls.name}.{item.name} is called with ({wanted}); take the same")
 
-    def arguments(self, cls: ast.ClassDef) -> Iterator[Finding]:
+    def arguments(self, cls: ast.ClassDef) -> Iterator[PluginMistake]:
         """Find arguments that no configuration could set."""
         args = self._plugin.args_type
         if args is None:
             return
         if not dataclasses.is_dataclass(args):
-            yield Finding(cls.lineno, f"{cls.name}.args_type is no dataclass; declare it with @dataclass(frozen=True)")
+            yield PluginMistake(
+                cls.lineno, f"{cls.name}.args_type is no dataclass; declare it with @dataclass(frozen=True)"
+            )
             return
         for field in dataclasses.fields(args):
             if "key" not in field.metadata:
                 name = f"{args.__name__}.{field.name}"
-                yield Finding(cls.lineno, f"{name} has no key; declare it with arg({field.name!r}, DEFAULT)")
+                yield PluginMistake(cls.lineno, f"{name} has no key; declare it with arg({field.name!r}, DEFAULT)")
 
     # -- attributes ----------------------------------------------------------------------------------------------------
 
-    def attributes(self, node: ast.AST, types: Types, *, points: bool = False) -> Iterator[Finding]:
+    def attributes(self, node: ast.AST, types: Types, *, points: bool = False) -> Iterator[PluginMistake]:
         """Find attributes that their holder's type lacks; ``points``: functions directly below are extension points."""
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             types = self._inside(node, types)
@@ -200,7 +202,7 @@ class _Source:
             return member.type if member is not None and not member.parameters else ""
         return next((str(vars(base)["__annotations__"][name]) for base in cls.__mro__ if name in _annotated(base)), "")
 
-    def _judged(self, node: ast.Attribute, types: Types) -> Iterator[Finding]:
+    def _judged(self, node: ast.Attribute, types: Types) -> Iterator[PluginMistake]:
         holder = self._type(node.value, types)
         cls: Any = self._plugin.args_type if holder == "self.args" else _class_of(holder)
         if cls is None or node.attr in self._quoted or node.attr.startswith("_"):
@@ -209,7 +211,7 @@ class _Source:
         if node.attr not in names:
             near = difflib.get_close_matches(node.attr, sorted(names), n=1, cutoff=_NEAR)
             hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(sorted(names))}"
-            yield Finding(node.lineno, f"{ast.unparse(node)}: {cls.__name__} has no {node.attr!r}{hint}")
+            yield PluginMistake(node.lineno, f"{ast.unparse(node)}: {cls.__name__} has no {node.attr!r}{hint}")
 
 
 def _class_of(type_: str) -> type | None:

@@ -44,7 +44,7 @@ CLASSES: Final[tuple[type, ...]] = (
 _LITERALS: Final = {bool: "bool", int: "int", float: "float", str: "str"}
 
 
-class Member(NamedTuple):
+class ClassMember(NamedTuple):
     """One attribute, property or query of a class."""
 
     name: str
@@ -57,9 +57,9 @@ class Member(NamedTuple):
 
 
 @functools.cache
-def members_of(cls: type) -> dict[str, Member]:
+def members_of(cls: type) -> dict[str, ClassMember]:
     """Return the public members of a class by name, those of its bases too."""
-    found: dict[str, Member] = {}
+    found: dict[str, ClassMember] = {}
     for base in reversed(cls.__mro__[:-1]):
         if base.__module__.startswith("strato."):
             for member in _own_members(base):
@@ -68,11 +68,11 @@ def members_of(cls: type) -> dict[str, Member]:
     return found
 
 
-def _merged(known: Member, newer: Member) -> Member:
+def _merged(known: ClassMember, newer: ClassMember) -> ClassMember:
     return newer._replace(type=newer.type or known.type, text=newer.text or known.text)
 
 
-def _own_members(cls: type) -> Iterator[Member]:
+def _own_members(cls: type) -> Iterator[ClassMember]:
     (node,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
     assert isinstance(node, ast.ClassDef)
     docstring = ast.get_docstring(node) or ""
@@ -90,16 +90,16 @@ def _own_members(cls: type) -> Iterator[Member]:
             types.update({name: type_ for name, type_ in _assigned(item) if type_ or name not in types})
     for name in {**types, **texts}:
         if not name.startswith("_"):
-            yield Member(name, types.get(name, ""), texts.get(name) or arguments.get(name, ""))
+            yield ClassMember(name, types.get(name, ""), texts.get(name) or arguments.get(name, ""))
 
 
-def _method(method: ast.FunctionDef) -> Iterator[Member]:
+def _method(method: ast.FunctionDef) -> Iterator[ClassMember]:
     text = _one_line((ast.get_docstring(method) or "").partition("\n\n")[0])
     returned = ast.unparse(method.returns) if method.returns is not None else ""
     if any(isinstance(mark, ast.Name) and mark.id == "property" for mark in method.decorator_list):
-        yield Member(method.name, returned, text)
+        yield ClassMember(method.name, returned, text)
     elif text.startswith(("Return ", "Whether ")):
-        yield Member(method.name, returned, text, f"({', '.join(arg.arg for arg in method.args.args[1:])})")
+        yield ClassMember(method.name, returned, text, f"({', '.join(arg.arg for arg in method.args.args[1:])})")
 
 
 def _assigned(method: ast.FunctionDef) -> Iterator[tuple[str, str]]:

@@ -41,7 +41,7 @@ class Eviction(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class GroupCondition:
     """A PodGroup condition to set (spec scheduler-core 9.3)."""
 
     type: str
@@ -66,7 +66,7 @@ class GroupStatus(NamedTuple):
     running: int
     succeeded: int
     failed: int
-    condition: Condition | None = None
+    condition: GroupCondition | None = None
     hyper_node: str | None = None
 
     @property
@@ -163,7 +163,7 @@ class Notes:
         self.errors: dict[int | str, FitErrors] = {}
         self.failed_roles: set[str] = set()
         self.verdicts: list[Verdict] = []
-        self.condition: Condition | None = None
+        self.condition: GroupCondition | None = None
         self.fit_error = ""
 
 

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strato.scheduler.actions.allocate import Allocate, has_work
-from strato.scheduler.actions.placing import Work
+from strato.scheduler.actions.placing import TasksToPlace
 from strato.scheduler.actions.subjobqueue import SubJobQueue
 from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.ledger import HELD
@@ -40,14 +40,14 @@ from strato.scheduler.placement.scoring import resource_scores
 if TYPE_CHECKING:
     from strato.scheduler.model.jobs import Job
     from strato.scheduler.optimal.moves import Moves
-    from strato.scheduler.optimal.plan import FlowPlan, Load, Offer, Share
+    from strato.scheduler.optimal.plan import FittingRows, FlowPlan, LoadPenalty, Share
     from strato.scheduler.session import Session
     from strato.scheduler.statement import Statement
 
 Int64s = npt.NDArray[np.int64]
 
 
-class Run(NamedTuple):
+class EqualTasks(NamedTuple):
     """Equal pending tasks of a job, in order."""
 
     job: Job
@@ -80,7 +80,7 @@ class Flow(Allocate):
     def execute(self, ssn: Session) -> None:
         """Place by flow, leave the rest to `Allocate`, then evict for starving jobs where that gains enough."""
         with self._moving(ssn) as moves:
-            self._last: tuple[list[Run], FlowPlan] | None = None
+            self._last: tuple[list[EqualTasks], FlowPlan] | None = None
             self.place_by_flow(ssn)
             super().execute(ssn)
             if self._last is not None:
@@ -119,7 +119,7 @@ class Flow(Allocate):
             ssn, ssn.job_classes, PENDING, lambda job: (only is None or job.key in only) and has_work(ssn, job)
         )
         everything = {job.key: self.work_of(ssn, job) for job in ranked}
-        work = {key: todo for key, todo in everything.items() if isinstance(todo, Work)}
+        work = {key: todo for key, todo in everything.items() if isinstance(todo, TasksToPlace)}
         for job in ranked:
             if any(_waits_for_victims(ssn, task) for task in job.pending.values()):
                 with ssn.isolated(job):
@@ -130,13 +130,13 @@ class Flow(Allocate):
             if not runs or not self._pass(ssn, runs, work):
                 break
 
-    def _keep_promise(self, ssn: Session, job: Job, work: dict[str, Work | SubJobQueue]) -> None:
+    def _keep_promise(self, ssn: Session, job: Job, work: dict[str, TasksToPlace | SubJobQueue]) -> None:
         """Place a job for which pods were evicted before other jobs are placed."""
         if job.queue is not None and not ssn.overused(job.queue):
             while self._visit(ssn, job, job.queue, work):
                 pass
 
-    def _pass(self, ssn: Session, runs: list[Run], work: dict[str, Work]) -> bool:
+    def _pass(self, ssn: Session, runs: list[EqualTasks], work: dict[str, TasksToPlace]) -> bool:
         """Solve one network and carry it out; return whether anything was placed."""
         found = _network(ssn, runs)
         if found is None:
@@ -152,7 +152,7 @@ class Flow(Allocate):
             mine = [(i, runs[i].tasks, shares[i]) for i in indices if len(shares[i].rows)]
             if mine and self._carry_out(ssn, job, mine, plan):
                 progress = True
-                work[job.key] = Work([task for task in work[job.key].tasks if task.key in job.pending])
+                work[job.key] = TasksToPlace([task for task in work[job.key].tasks if task.key in job.pending])
         return progress
 
     @staticmethod
@@ -184,7 +184,7 @@ def _waits_for_victims(ssn: Session, task: Task) -> bool:
     return bool(task.nominated) or ssn.world.evictions.serve(task.key)
 
 
-def can_flow(ssn: Session, job: Job, work: Work) -> bool:
+def can_flow(ssn: Session, job: Job, work: TasksToPlace) -> bool:
     """Whether a network can express every waiting task of a job, as a gang is placed whole by flow or by allocate."""
     if job.layout is not None:
         return False
@@ -199,7 +199,7 @@ def can_flow(ssn: Session, job: Job, work: Work) -> bool:
     return all(ssn.pre_filter(task) is None for task in work.tasks)
 
 
-def _runs(ssn: Session, jobs: list[Job], work: dict[str, Work]) -> list[Run]:
+def _runs(ssn: Session, jobs: list[Job], work: dict[str, TasksToPlace]) -> list[EqualTasks]:
     """Return the waiting tasks as runs of equal ones, in the jobs' order, as far as their queues allow."""
     runs = []
     for job in jobs:
@@ -212,15 +212,15 @@ def _runs(ssn: Session, jobs: list[Job], work: dict[str, Work]) -> list[Run]:
         for tasks in by_class.values():
             allowed = ssn.allocatable(queue, tasks[0], len(tasks))
             if allowed:
-                runs.append(Run(job, tasks[:allowed]))
+                runs.append(EqualTasks(job, tasks[:allowed]))
     return runs
 
 
-def _network(ssn: Session, runs: list[Run]) -> tuple[list[Run], FlowPlan] | None:
+def _network(ssn: Session, runs: list[EqualTasks]) -> tuple[list[EqualTasks], FlowPlan] | None:
     """Build the network, without runs that fit on no node; None when no run is left."""
-    from strato.scheduler.optimal.plan import MOST_CLASSES, Ask, FlowPlan
+    from strato.scheduler.optimal.plan import MOST_CLASSES, FlowPlan, WaitingTasks
 
-    offers: list[Offer] = []
+    offers: list[FittingRows] = []
     number: dict[int, int] = {}
     kept, asks = [], []
     missing: dict[str, int] = {}
@@ -244,7 +244,7 @@ def _network(ssn: Session, runs: list[Run]) -> tuple[list[Run], FlowPlan] | None
             )
         missing[job.key] = max(0, left - core)
         kept.append(run)
-        asks.append(Ask(number[cls.number], len(run.tasks), core, rank))
+        asks.append(WaitingTasks(number[cls.number], len(run.tasks), core, rank))
     if not asks:
         return None
     nodes = ssn.world.nodes
@@ -256,14 +256,14 @@ def _network(ssn: Session, runs: list[Run]) -> tuple[list[Run], FlowPlan] | None
     return kept, FlowPlan(asks, offers, _load(ssn, kept, offers), np.clip(slots, 0, 1 << 20))
 
 
-def _offer(ssn: Session, task: Task) -> Offer:
+def _offer(ssn: Session, task: Task) -> FittingRows:
     """Return the rows a task's class fits on, with their scores and how many of its tasks each can take."""
-    from strato.scheduler.optimal.plan import Offer
+    from strato.scheduler.optimal.plan import FittingRows
 
     rows = ssn.placer.rows_for(ssn, task, ssn.kernel_flags)
     if not rows.size:
-        return Offer(rows, np.zeros(0), rows)
-    return Offer(rows, ssn.placer.score_rows(ssn, task, rows), room_for(ssn, task.cls, rows))
+        return FittingRows(rows, np.zeros(0), rows)
+    return FittingRows(rows, ssn.placer.score_rows(ssn, task, rows), room_for(ssn, task.cls, rows))
 
 
 def room_for(ssn: Session, cls: TaskClass, rows: Int64s) -> Int64s:
@@ -298,9 +298,9 @@ class _Average(NamedTuple):
     scored_request: Int64s
 
 
-def _load(ssn: Session, runs: list[Run], offers: list[Offer]) -> Load:
+def _load(ssn: Session, runs: list[EqualTasks], offers: list[FittingRows]) -> LoadPenalty:
     """Return the score points lost by filling nodes with tasks of average size, step by step."""
-    from strato.scheduler.optimal.plan import Load
+    from strato.scheduler.optimal.plan import LoadPenalty
 
     nodes = ssn.world.nodes
     counts = np.array([len(run.tasks) for run in runs])
@@ -326,10 +326,10 @@ def _load(ssn: Session, runs: list[Run], offers: list[Offer]) -> Load:
         score = resource_scores(imagined, average, every, ssn.terms)
         first = score if first is None else first
         points[i, rows] = first - score
-    return Load(begins, np.maximum.accumulate(points, axis=0))
+    return LoadPenalty(begins, np.maximum.accumulate(points, axis=0))
 
 
-def _settle(ssn: Session, runs: list[Run], plan: FlowPlan) -> list[Share]:
+def _settle(ssn: Session, runs: list[EqualTasks], plan: FlowPlan) -> list[Share]:
     """Solve, dropping gangs below their minimum, until all are whole; return where the tasks of each run go."""
     nodes = ssn.world.nodes
     requests = plan.by_offer([run.tasks[0].cls.request for run in runs])
@@ -343,7 +343,7 @@ def _settle(ssn: Session, runs: list[Run], plan: FlowPlan) -> list[Share]:
         plan.drop(short)
 
 
-def _short_of_minimum(runs: list[Run], placed: list[int]) -> list[int]:
+def _short_of_minimum(runs: list[EqualTasks], placed: list[int]) -> list[int]:
     """Return the asks of gangs to drop: of those below their minimum, the last half in order (at least one)."""
     got: dict[str, int] = {}
     roles: dict[str, dict[str, int]] = {}
@@ -382,7 +382,7 @@ def _charge(ssn: Session, stmt: Statement, tasks: list[Task], share: Share, allo
     return rows
 
 
-def explain_waiting(ssn: Session, runs: list[Run], plan: FlowPlan) -> None:
+def explain_waiting(ssn: Session, runs: list[EqualTasks], plan: FlowPlan) -> None:
     """Record for each waiting job the prices of its first tasks in the last network that was solved."""
     recorded: set[str] = set()
     for ask, run in enumerate(runs):

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strato.mincost.network import Network
-from strato.mincost.solver import Kernel, Outcome, Solver
+from strato.mincost.solver import Kernel, Solver, SolveStatus
 
 Int64s = npt.NDArray[np.int64]
 
@@ -133,7 +133,7 @@ class EvictionPlan:
         After the first time it starts from the last solution.
         """
         solution = self._solver.solve(self.network)
-        assert solution.outcome is Outcome.OPTIMAL  # every unit may wait
+        assert solution.outcome is SolveStatus.OPTIMAL  # every unit may wait
         flow = self.network.arc_flow()[len(self._seekers) : len(self._seekers) + len(self._places)]
         used: list[list[tuple[Place, int]]] = [[] for _ in self._seekers]
         for at in np.flatnonzero(flow).tolist():

@@ -54,7 +54,7 @@ _MOST_JOBS = 64
 """Most jobs of one network; the jobs after them follow in the next pass."""
 
 
-class Group(NamedTuple):
+class TaskGroup(NamedTuple):
     """Equal tasks of a starving job that need places.
 
     Attributes:
@@ -72,7 +72,7 @@ class Group(NamedTuple):
     victims: dict[int, list[Victim]]
 
 
-class Refused(Exception):
+class ProposalRefused(Exception):
     """A proposal does not work on the session; the text says why."""
 
 
@@ -138,7 +138,7 @@ class Moves:
             if job.key not in self._settled:
                 yield job
 
-    def _groups(self, job: Job) -> list[Group]:
+    def _groups(self, job: Job) -> list[TaskGroup]:
         """Return the tasks to place in groups of equal ones; none for jobs that evictions by flow cannot serve."""
         ssn = self._ssn
         tasks = [task for task in pending_in_order(ssn, job) if not task.cls.best_effort]
@@ -155,7 +155,7 @@ class Moves:
             elif whole:
                 return []  # victims of an earlier eviction for the gang are leaving
         return [
-            Group(
+            TaskGroup(
                 job, job.queue, some, whole, self._prices.worth(some[0]), self._holders.victims(job, job.queue, some[0])
             )
             for some in by_class.values()
@@ -182,8 +182,8 @@ class Moves:
 
     def _seeker(
         self,
-        group: Group,
-        groups: Sequence[Group],
+        group: TaskGroup,
+        groups: Sequence[TaskGroup],
         units: int,
         classes: dict[int, int],
         refuges: list[list[tuple[int, int]]],
@@ -224,7 +224,7 @@ class Moves:
         together = sum(g.worth * len(g.tasks) for g in groups if g.job is group.job)
         return Seeker(size, together if group.whole else group.worth, places)
 
-    def _from_cheapest(self, group: Group) -> list[tuple[float, int]]:
+    def _from_cheapest(self, group: TaskGroup) -> list[tuple[float, int]]:
         """Return the rows with victims, sorted by a lower bound of the price of a first place there."""
         nodes, need = self._ssn.world.nodes, group.tasks[0].cls.request.tolist()
         asked = [d for d, amount in enumerate(need) if amount > 0]
@@ -254,7 +254,7 @@ class Moves:
 
     @staticmethod
     def _settle(
-        plan: EvictionPlan, groups: Sequence[Group], by_job: dict[str, list[int]]
+        plan: EvictionPlan, groups: Sequence[TaskGroup], by_job: dict[str, list[int]]
     ) -> list[list[tuple[Place, int]]]:
         """Solve, dropping gangs that get a part, until every gang gets all it lacks or nothing."""
         while True:
@@ -273,7 +273,7 @@ class Moves:
 
     # -- the proof -----------------------------------------------------------------------------------------------------
 
-    def _prove(self, job: Job, parts: Sequence[tuple[Group, list[tuple[Place, int]]]]) -> bool:
+    def _prove(self, job: Job, parts: Sequence[tuple[TaskGroup, list[tuple[Place, int]]]]) -> bool:
         """Try what the network proposes for a job in a statement; commit it if it works and gains enough.
 
         Returns:
@@ -289,15 +289,15 @@ class Moves:
                 served += count
                 worth += count * group.worth
             if not ssn.job_pipelined(job):
-                raise Refused("its minimum would not be met")
+                raise ProposalRefused("its minimum would not be met")
             gain = worth - sum(victim.price for victim, _ in victims)
             if victims and gain <= threshold:
                 self._settled.add(job.key)  # the places may be worth it for other jobs
-                raise Refused(
+                raise ProposalRefused(
                     f"evicting {len(victims)} pods for {served} tasks would gain {gain:.6g} node-hours, "
                     f"no more than the threshold of {threshold:g}"
                 )
-        except Refused as refused:
+        except ProposalRefused as refused:
             stmt.discard(remember=False)
             self._holds.undo(mark)
             self._record(job, "FlowNoGain", f"nobody is evicted: {refused}", {"threshold": threshold})
@@ -316,7 +316,7 @@ class Moves:
         return True
 
     def _take(
-        self, stmt: Statement, group: Group, found: Sequence[tuple[Place, int]], victims: list[tuple[Victim, str]]
+        self, stmt: Statement, group: TaskGroup, found: Sequence[tuple[Place, int]], victims: list[tuple[Victim, str]]
     ) -> int:
         """Pipeline a group's tasks to the places found, evicting victims there; return how many tasks got one.
 
@@ -336,7 +336,7 @@ class Moves:
                 trial, mark = ssn.statement(), self._holds.mark()
                 try:
                     gone = self._open(trial, group, group.tasks[served : served + step], row)
-                except Refused:
+                except ProposalRefused:
                     trial.discard(remember=False)
                     self._holds.undo(mark)
                     if group.whole:
@@ -347,7 +347,7 @@ class Moves:
                 served += step
         return served
 
-    def _open(self, trial: Statement, group: Group, tasks: Sequence[Task], row: int) -> list[tuple[Victim, str]]:
+    def _open(self, trial: Statement, group: TaskGroup, tasks: Sequence[Task], row: int) -> list[tuple[Victim, str]]:
         """Evict victims on a row so that tasks fit, and pipeline these; return each victim and the node it moves to."""
         ssn, name, task = self._ssn, self._ssn.world.nodes.names[row], tasks[0]
         free, need = ssn.world.nodes.future_idle_of(row), task.cls.request * len(tasks)
@@ -359,10 +359,10 @@ class Moves:
         standing = [v for v in standing if v.task.key in (agreed if v.moves else given_up)]
         chosen = cheapest(free, need, [(v.price, v.task.cls.request, 0) for v in standing])
         if chosen is None:
-            raise Refused(f"those who may be evicted from {name} make too little room")
+            raise ProposalRefused(f"those who may be evicted from {name} make too little room")
         together = [standing[i].task for i in chosen]
         if moving and leaving and len(ssn.movable(task, together)) < len(together):
-            raise Refused(f"plugins guard those on {name} that would have to go together")
+            raise ProposalRefused(f"plugins guard those on {name} that would have to go together")
         gone = []
         for i, victim in enumerate([standing[i] for i in chosen]):
             node = self._shelter(victim.task) if victim.moves else ""
@@ -370,9 +370,9 @@ class Moves:
             gone.append((victim, node))
         for task in tasks:
             if not ssn.allocatable(group.queue, task):
-                raise Refused(f"queue {group.queue.name} has no share left")
+                raise ProposalRefused(f"queue {group.queue.name} has no share left")
             if not choice.passes_filters(ssn, task, row):
-                raise Refused(f"{name} would not take {task.key}")
+                raise ProposalRefused(f"{name} would not take {task.key}")
             trial.pipeline(task, row, evicted=True)
         return gone
 
@@ -382,7 +382,7 @@ class Moves:
             if row != task.row:
                 self._holds.keep(task, row)
                 return self._ssn.world.nodes.names[row]
-        raise Refused(f"{task.key} would have no place to move to")
+        raise ProposalRefused(f"{task.key} would have no place to move to")
 
     # -- why -----------------------------------------------------------------------------------------------------------
 
@@ -407,7 +407,7 @@ class Moves:
         )
 
     def _record_too_dear(
-        self, job: Job, parts: Sequence[tuple[Group, list[tuple[Place, int]]]], seekers: Sequence[Seeker]
+        self, job: Job, parts: Sequence[tuple[TaskGroup, list[tuple[Place, int]]]], seekers: Sequence[Seeker]
     ) -> None:
         """Record why the network leaves a job waiting: too few places, or too expensive ones."""
         worth = sum(group.worth * len(group.tasks) for group, _ in parts)

@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strato.mincost.network import Network
-from strato.mincost.solver import Kernel, Outcome, Solver
+from strato.mincost.solver import Kernel, Solver, SolveStatus
 from strato.scheduler.optimal.kernels import trim
 
 Int64s = npt.NDArray[np.int64]
@@ -42,11 +42,11 @@ MOST_CLASSES = 256
 """Most classes of one plan, because prices are kept for every class on every node."""
 
 
-class Ask(NamedTuple):
+class WaitingTasks(NamedTuple):
     """Equal waiting tasks of one job.
 
     Attributes:
-        offer: Index of their class's `Offer`.
+        offer: Index of their class's `FittingRows`.
         size: How many tasks.
         core: How many of them the job's minimum lacks.
         rank: Position of the job in the session's order; 0 comes first.
@@ -58,7 +58,7 @@ class Ask(NamedTuple):
     rank: int
 
 
-class Offer(NamedTuple):
+class FittingRows(NamedTuple):
     """The rows that a class fits on.
 
     Attributes:
@@ -72,7 +72,7 @@ class Offer(NamedTuple):
     room: Int64s
 
 
-class Load(NamedTuple):
+class LoadPenalty(NamedTuple):
     """The score points lost with the n-th further task of average size on a node, as steps.
 
     Attributes:
@@ -119,7 +119,9 @@ class FlowPlan:
         slots: int64 over all rows: how many pods each row can still take.
     """
 
-    def __init__(self, asks: Sequence[Ask], offers: Sequence[Offer], load: Load, slots: Int64s) -> None:
+    def __init__(
+        self, asks: Sequence[WaitingTasks], offers: Sequence[FittingRows], load: LoadPenalty, slots: Int64s
+    ) -> None:
         self._asks, self._offers = asks, offers
         self.count = np.array([a.size for a in asks], np.int64)
         self._offer = np.array([a.offer for a in asks], np.int64)
@@ -129,7 +131,7 @@ class FlowPlan:
 
     # -- building ------------------------------------------------------------------------------------------------------
 
-    def _merge(self, load: Load, slots: Int64s) -> None:
+    def _merge(self, load: LoadPenalty, slots: Int64s) -> None:
         """Merge rows that have equal prices and equal room."""
         rows = np.unique(np.concatenate([offer.rows for offer in self._offers]))
         price = np.zeros((len(self._offers), len(rows)), np.int64)
@@ -217,7 +219,7 @@ class FlowPlan:
     def solve(self) -> Int64s:
         """Solve, after the first time from the last solution; return how many tasks of each ask get a place."""
         solution = self._solver.solve(self.network)
-        assert solution.outcome is Outcome.OPTIMAL  # every unit may wait
+        assert solution.outcome is SolveStatus.OPTIMAL  # every unit may wait
         self._flow = self.network.arc_flow()
         into = self._flow[self._first[1] : self._first[2]]
         self._used = np.bincount(self._arc_kind, into, len(self._size)).astype(np.int64)
@@ -353,7 +355,7 @@ class FlowPlan:
 _NONE: Int64s = np.zeros(0, np.int64)
 
 
-def _waiting(asks: Sequence[Ask], spread: int) -> tuple[Int64s, Int64s, Int64s]:
+def _waiting(asks: Sequence[WaitingTasks], spread: int) -> tuple[Int64s, Int64s, Int64s]:
     """Return the waiting arcs: index of the ask, price and room. All cost more than any place (``spread``)."""
     step = 4 * spread
     last = max((a.rank for a in asks), default=0)

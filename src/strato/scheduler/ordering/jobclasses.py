@@ -22,12 +22,12 @@ from strato.scheduler.cache.world import World
 from strato.scheduler.framework.options import Config
 from strato.scheduler.framework.pluginanswers import PluginAnswers
 from strato.scheduler.model.jobs import Job
-from strato.scheduler.model.plan import Condition, GroupStatus, Notes, Plan, Transaction
+from strato.scheduler.model.plan import GroupCondition, GroupStatus, Notes, Plan, Transaction
 from strato.scheduler.model.reasons import QUEUE_SHARE, FitErrors, Verdict
 
 Order = tuple[str, str]
 """Creation time and key of a job: the order of the members of a class."""
-Account = tuple[Condition | None, tuple[tuple[str, str, str], ...], dict[int | str, FitErrors], "Nearly"]
+Account = tuple[GroupCondition | None, tuple[tuple[str, str, str], ...], dict[int | str, FitErrors], "Nearly"]
 """A verdict without the job's own names: condition, reasons, why its task classes fit nowhere, places it nearly had."""
 Nearly = tuple["Transaction | None", ...]
 """By task in order, the place that a discarded statement had for it; empty when there was none for any."""
@@ -45,7 +45,7 @@ _TASK_FACTS: Final = attrgetter("cls", "role", "priority", "preemption_policy", 
 _BY_ORDER: Final = attrgetter("order")
 
 
-class Member:
+class ClassedJob:
     """A job in its class.
 
     Attributes:
@@ -66,7 +66,7 @@ class Member:
 class Judged(NamedTuple):
     """A verdict: the refused member, its notes (None if the action makes none), and places of discarded statements."""
 
-    member: Member
+    member: ClassedJob
     notes: Notes | None
     nearly: Nearly
 
@@ -106,16 +106,16 @@ class JobClass:
         self.key = key
         self.stage = stage
         self.queue_name = queue_name
-        self.members: list[Member] = []
+        self.members: list[ClassedJob] = []
         self.passes: list[Pass] = []
         self.account: Account | None = None
-        self.others: dict[str, Member] = {}
+        self.others: dict[str, ClassedJob] = {}
         self.last = ""
         self.has_equal_tasks = stage == PENDING and isinstance(key, tuple) and len(key[1][2]) == 1
 
-    def add(self, job: Job) -> Member:
+    def add(self, job: Job) -> ClassedJob:
         """Add a job."""
-        member = Member(job, self)
+        member = ClassedJob(job, self)
         if not self.members or self.members[-1].order < member.order:
             self.members.append(member)  # the usual case, as jobs arrive in order of creation
         else:
@@ -123,7 +123,7 @@ class JobClass:
         self.others[job.key] = member
         return member
 
-    def remove(self, member: Member) -> None:
+    def remove(self, member: ClassedJob) -> None:
         """Remove a member."""
         first = self.members[0] is member
         del self.members[0 if first else bisect_left(self.members, member.order, key=_BY_ORDER)]
@@ -134,7 +134,7 @@ class JobClass:
         """Whether this cycle has verdicts with notes, which also hold for members that were not visited."""
         return any(found.notes is not None for done in self.passes for found in done.verdicts)
 
-    def give(self, ssn: PluginAnswers, member: Member, passes: Sequence[Pass]) -> None:
+    def give(self, ssn: PluginAnswers, member: ClassedJob, passes: Sequence[Pass]) -> None:
         """Copy to a member the verdicts that hold for it, from the passes after the last one that visited it."""
         visits = [at for at, done in enumerate(passes) if member.job.key in done.visited]
         for done in passes[visits[-1] + 1 if visits else 0 :]:
@@ -142,7 +142,7 @@ class JobClass:
             if found is not None:
                 give_notes(ssn, member.job, found)
 
-    def reported(self, member: Member, account: Account | None) -> None:
+    def reported(self, member: ClassedJob, account: Account | None) -> None:
         """Record the account that a member was reported with."""
         if account is not None and account == self.account:
             member.account = self.account
@@ -151,7 +151,7 @@ class JobClass:
             member.account = account
             self.others[member.job.key] = member
 
-    def report(self, ssn: PluginAnswers, visited: Iterable[Member]) -> None:
+    def report(self, ssn: PluginAnswers, visited: Iterable[ClassedJob]) -> None:
         """Copy this cycle's verdicts to the visited members, and to members last reported with another account."""
         for member in visited:
             self.give(ssn, member, self.passes)
@@ -204,10 +204,10 @@ class JobClasses:
         self._config: Config | None = None
         self._facts: Callable[[Job], Hashable] | None = None
         self._world: World | None = None
-        self._unwritten: dict[str, Member] = {}
+        self._unwritten: dict[str, ClassedJob] = {}
         self._classes: tuple[dict[Hashable, JobClass], dict[Hashable, JobClass]] = {}, {}
         self._passed: list[JobClass] = []
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ClassedJob] = {}
 
     def open(self, world: World, config: Config) -> None:
         """Begin a cycle."""

@@ -17,12 +17,21 @@ from strato.scheduler.framework.pluginanswers import PluginAnswers
 from strato.scheduler.model.jobs import Job
 from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.reasons import Verdict
-from strato.scheduler.ordering.jobclasses import PENDING, JobClass, JobClasses, Judged, Member, Nearly, Pass, nearly_of
+from strato.scheduler.ordering.jobclasses import (
+    PENDING,
+    ClassedJob,
+    JobClass,
+    JobClasses,
+    Judged,
+    Nearly,
+    Pass,
+    nearly_of,
+)
 
 _Key = tuple[Any, ...]
 
 
-class Entry(NamedTuple):
+class QueuedJob(NamedTuple):
     """An entry of a job in a queue; ``number`` orders entries with equal keys.
 
     Attributes:
@@ -49,7 +58,7 @@ class JobQueue:
         self._ssn = ssn
         self._classes = classes
         self._notes = notes
-        self._heap: list[Entry] = []
+        self._heap: list[QueuedJob] = []
         self._made = 0
         self._keys: dict[JobClass, _Key] = {}
         self._high: _Key = ()  # the highest key visited so far
@@ -73,7 +82,7 @@ class JobQueue:
         self._passes[cls] = self._classes.begin_pass(cls)
         self._push_from(cls, 0)
 
-    def pop(self) -> Entry:
+    def pop(self) -> QueuedJob:
         """Remove and return the next entry; the queue must not be empty, and the caller must call `done` afterwards."""
         entry = heappop(self._heap)
         self._pass(entry.key)
@@ -83,7 +92,7 @@ class JobQueue:
         self._before = self._moves()
         return entry
 
-    def done(self, entry: Entry, *, again: bool = False, count: int = 1) -> bool:
+    def done(self, entry: QueuedJob, *, again: bool = False, count: int = 1) -> bool:
         """Note that a job was visited; return whether anything moved.
 
         Args:
@@ -113,7 +122,7 @@ class JobQueue:
                 self._judge(done, cls.members[entry.at])
         return moved
 
-    def _is_judged_anew(self, entry: Entry) -> bool:
+    def _is_judged_anew(self, entry: QueuedJob) -> bool:
         """Whether a refusal changed how plugins judge jobs that are not visited because of another job's verdict."""
         waits = self._refused or (entry.cls is not None and entry.at + 1 < len(entry.cls.members))
         tasks = entry.job.pending
@@ -141,7 +150,7 @@ class JobQueue:
                 fresh._push(key, job)
         return fresh
 
-    def following(self, entry: Entry, most: int) -> list[Job]:
+    def following(self, entry: QueuedJob, most: int) -> list[Job]:
         """Return the members of an entry's class that would be visited next, one after the other."""
         cls = entry.cls
         if cls is None:
@@ -172,12 +181,12 @@ class JobQueue:
 
     def _push(self, key: _Key, job: Job, at: int = 0, cls: JobClass | None = None) -> None:
         self._made += 1
-        heappush(self._heap, Entry(key, self._made, job, at, cls))
+        heappush(self._heap, QueuedJob(key, self._made, job, at, cls))
 
     def _key_at(self, cls: JobClass, at: int) -> _Key:
         return (*self._keys[cls], *cls.members[at].order)
 
-    def _judge(self, done: Pass, member: Member) -> None:
+    def _judge(self, done: Pass, member: ClassedJob) -> None:
         """Record the verdict on a refused member, which holds for the members after it until something moves."""
         key, before = member.job.key, self._nearly
         found = nearly_of(self._ssn, member.job)

@@ -12,7 +12,7 @@ Int32s = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
 
 
-class Want(NamedTuple):
+class RequestRow(NamedTuple):
     """The request of one task.
 
     Attributes:
@@ -39,7 +39,7 @@ class Static(NamedTuple):
     sensitive: npt.NDArray[np.bool_]
 
 
-class Terms(NamedTuple):
+class ScoreTerms(NamedTuple):
     """Resource score terms.
 
     Attributes:

@@ -17,7 +17,7 @@ from numba import njit
 
 from strato.scheduler.model.answers import BALANCED, LEAST, MOST
 from strato.scheduler.model.nodes import Columns
-from strato.scheduler.placement.arrays import Domains, Floats, Int32s, Int64s, Static, Terms, Want
+from strato.scheduler.placement.arrays import Domains, Floats, Int32s, Int64s, RequestRow, ScoreTerms, Static
 
 FUTURE, LIMIT_PODS, EXCLUSIVE, KEEP = 1, 2, 4, 8
 """Flags of `place_batch`: use what will be idle instead of what is; a row may hold only its allocatable number of
@@ -47,7 +47,7 @@ def _asked(request: Int64s) -> Int64s:
 
 
 @_inner
-def _fits(row: int, want: Want, asked: Int64s, nodes: Columns, flags: int) -> bool:
+def _fits(row: int, want: RequestRow, asked: Int64s, nodes: Columns, flags: int) -> bool:
     request, idle, pipelined = want.request, nodes.idle, nodes.pipelined
     if flags & FUTURE == 0:
         for j in range(asked.size):
@@ -62,7 +62,7 @@ def _fits(row: int, want: Want, asked: Int64s, nodes: Columns, flags: int) -> bo
 
 
 @_inner
-def _charge(row: int, want: Want, asked: Int64s, nodes: Columns, by: Int64s) -> None:
+def _charge(row: int, want: RequestRow, asked: Int64s, nodes: Columns, by: Int64s) -> None:
     idle, releasing, pipelined, requested = by[0], by[1], by[2], by[3]
     for j in range(asked.size):
         d = asked[j]
@@ -95,7 +95,7 @@ def _balance(parts: Floats, n: int) -> int:
 
 
 @_inner
-def _score(row: int, want: Want, nodes: Columns, terms: Terms, parts: Floats) -> float:
+def _score(row: int, want: RequestRow, nodes: Columns, terms: ScoreTerms, parts: Floats) -> float:
     """Return the resource terms' points of a row; ``parts`` is scratch with room for the columns of any term."""
     request, allocatable, requested = want.request, nodes.allocatable, nodes.requested
     kinds, weights, dims, dim_weights = terms.kinds, terms.weights, terms.dims, terms.dim_weights
@@ -172,10 +172,10 @@ def _value(
     row: int,
     allowed: bool,
     base: float,
-    want: Want,
+    want: RequestRow,
     asked: Int64s,
     nodes: Columns,
-    terms: Terms,
+    terms: ScoreTerms,
     parts: Floats,
     flags: int,
 ) -> float:
@@ -186,7 +186,7 @@ def _value(
 
 
 @_outer
-def score_rows(rows: Int64s, want: Want, nodes: Columns, terms: Terms, points: Floats) -> None:
+def score_rows(rows: Int64s, want: RequestRow, nodes: Columns, terms: ScoreTerms, points: Floats) -> None:
     """Write the resource terms' points of some rows to ``points``: float64[n]. O(rows · terms)."""
     parts = np.empty(terms.dims.shape[1])
     for row in rows:
@@ -194,7 +194,7 @@ def score_rows(rows: Int64s, want: Want, nodes: Columns, terms: Terms, points: F
 
 
 @_outer
-def mark_fitting(allowed: npt.NDArray[np.bool_], want: Want, nodes: Columns, flags: int) -> None:
+def mark_fitting(allowed: npt.NDArray[np.bool_], want: RequestRow, nodes: Columns, flags: int) -> None:
     """Clear ``allowed``, bool[n], at the rows without room for a task now (with FUTURE: later). O(n · columns)."""
     asked = _asked(want.request)
     for row in range(allowed.size):
@@ -207,11 +207,11 @@ def place_batch(
     count: int,
     flags: int,
     rows: int,
-    want: Want,
+    want: RequestRow,
     by: Int64s,
     nodes: Columns,
     static: Static,
-    terms: Terms,
+    terms: ScoreTerms,
     tree: Floats,
     head: Int64s,
     out: Int32s,
@@ -337,11 +337,11 @@ def place_near(
     flags: int,
     rows: Int64s,
     start: int,
-    want: Want,
+    want: RequestRow,
     by: Int64s,
     nodes: Columns,
     static: Static,
-    terms: Terms,
+    terms: ScoreTerms,
     domains: Domains,
     out: Int32s,
 ) -> int:

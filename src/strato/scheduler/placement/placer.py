@@ -22,7 +22,7 @@ from strato.scheduler.model.resources import PODS, Dimensions, FloatArray
 from strato.scheduler.model.tasks import TaskClass
 from strato.scheduler.ordering.jobclasses import JobClasses
 from strato.scheduler.placement import kernelcache, kernels
-from strato.scheduler.placement.arrays import Domains, Static, Terms, Want
+from strato.scheduler.placement.arrays import Domains, RequestRow, ScoreTerms, Static
 from strato.scheduler.placement.candidates import NOWHERE, CandidateCache, Candidates
 from strato.scheduler.placement.scoring import term_arrays
 from strato.scheduler.topology.hypernodes import HyperNodes
@@ -48,7 +48,7 @@ class Placer:
         self._table = table
         self.job_classes = job_classes if job_classes is not None else JobClasses()
         self.known = CandidateCache(table, seed)
-        self._terms: Terms | None = None
+        self._terms: ScoreTerms | None = None
         self._term_key: tuple[ResourceTerm, ...] | None = None
         self._out = np.zeros(1024, np.int32)
 
@@ -152,7 +152,7 @@ class Placer:
             flags,
             rows,
             int(np.searchsorted(rows, found.head[kernels.OFFSET])) % len(rows),
-            Want(cls.request, cls.scored_request),
+            RequestRow(cls.request, cls.scored_request),
             _KERNEL_CHARGES[by],
             self._table.columns,
             static,
@@ -191,7 +191,7 @@ class Placer:
             count,
             flags,
             found.size,
-            Want(cls.request, cls.scored_request),
+            RequestRow(cls.request, cls.scored_request),
             _KERNEL_CHARGES[by],
             self._table.columns,
             Static(found.mask, found.base, found.sensitive),
@@ -206,7 +206,7 @@ class Placer:
         rows: list[int] = self._out[:placed].tolist()
         return rows
 
-    def _resource_terms(self, ssn: PluginAnswers) -> Terms:
+    def _resource_terms(self, ssn: PluginAnswers) -> ScoreTerms:
         if self._terms is None or self._term_key is not ssn.terms:
             if self._terms is None or self._term_key != ssn.terms:
                 if self._term_key is not None:
@@ -280,7 +280,7 @@ class Placer:
             rows = np.array([row for row in table.written(since) or () if row < found.size], np.int64)
         else:
             rows = np.arange(found.size)
-        want = Want(cls.request, cls.scored_request)
+        want = RequestRow(cls.request, cls.scored_request)
         kernels.score_rows(rows, want, table.columns, self._resource_terms(ssn), found.points)
         found.points_at, found.points_of = now, ssn.terms
         return found.points
@@ -334,7 +334,7 @@ class Placer:
     def _fits(self, cls: TaskClass, allowed: Mask, flags: int) -> Mask:
         """Return which of the allowed rows have enough resources for a task."""
         fits = allowed.copy()
-        kernels.mark_fitting(fits, Want(cls.request, cls.scored_request), self._table.columns, flags)
+        kernels.mark_fitting(fits, RequestRow(cls.request, cls.scored_request), self._table.columns, flags)
         return fits
 
     def try_row(self, ssn: PluginAnswers, task: Task, row: int, *, future: bool) -> bool:
@@ -413,7 +413,7 @@ def warm_up() -> None:
     kernelcache.only_load(kernels.score_rows, kernels.mark_fitting, kernels.place_batch, kernels.place_near)
     table = NodeTable(Dimensions())
     columns, out = table.columns, np.zeros(1, np.int32)
-    want, terms = Want(table.dims.zeros(), np.zeros(2, np.int64)), term_arrays(())
+    want, terms = RequestRow(table.dims.zeros(), np.zeros(2, np.int64)), term_arrays(())
     no_rows = np.zeros(table.capacity, np.bool_)
     static = Static(no_rows, np.zeros(table.capacity), no_rows)
     kernels.score_rows(np.zeros(0, np.int64), want, columns, terms, np.zeros(0))

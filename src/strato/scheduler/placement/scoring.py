@@ -11,7 +11,7 @@ import numpy.typing as npt
 from strato.scheduler.model.answers import BALANCED, LEAST, MOST, ResourceTerm, StaticScore
 from strato.scheduler.model.nodes import Rows
 from strato.scheduler.model.resources import FloatArray
-from strato.scheduler.placement.arrays import Terms
+from strato.scheduler.placement.arrays import ScoreTerms
 
 
 def stretched(raw: FloatArray, most: float, score: StaticScore) -> FloatArray:
@@ -24,7 +24,7 @@ def stretched(raw: FloatArray, most: float, score: StaticScore) -> FloatArray:
     return 100.0 - points if score.reverse else points
 
 
-def term_arrays(terms: Sequence[ResourceTerm]) -> Terms:
+def term_arrays(terms: Sequence[ResourceTerm]) -> ScoreTerms:
     """Convert terms to the arrays that the kernels take."""
     longest = max([len(t.weights) for t in terms] + [1])
     dims = np.full((len(terms), longest), -1, np.int64)
@@ -34,7 +34,7 @@ def term_arrays(terms: Sequence[ResourceTerm]) -> Terms:
             dims[i, j], dim_weights[i, j] = column, weight
     kinds = np.array([t.kind for t in terms], np.int64)
     weights = np.array([t.weight for t in terms], np.float64)
-    return Terms(kinds, weights, dims, dim_weights)
+    return ScoreTerms(kinds, weights, dims, dim_weights)
 
 
 class Columns(Protocol):

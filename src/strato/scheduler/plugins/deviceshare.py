@@ -94,10 +94,10 @@ class DeviceShare(Plugin):
         self._ssn = ssn
         self._counts: Counts = ssn.world.plugin_state.setdefault(self.name, Counts())
 
-    def _shares(self, task: Task) -> gpushare.Want | None:
+    def _shares(self, task: Task) -> gpushare.GpuShareRequest | None:
         return gpushare.wanted(task.cls.spec, memory=self.args.gpu_sharing, number=self.args.gpu_number)
 
-    def _parts(self, task: Task) -> list[vgpu.Want] | None:
+    def _parts(self, task: Task) -> list[vgpu.VGpuRequest] | None:
         return vgpu.wanted(task.cls.spec) if self.args.vgpu else None
 
     def watches_pods(self, task: Task) -> bool:
@@ -131,7 +131,7 @@ class DeviceShare(Plugin):
 
     # -- counting ------------------------------------------------------------------------------------------------------
 
-    def _cards(self, want: gpushare.Want, row: int) -> tuple[int, ...] | None:
+    def _cards(self, want: gpushare.GpuShareRequest, row: int) -> tuple[int, ...] | None:
         cards = self._counts.cards.get(row, self._counts)
         if isinstance(cards, Counts):
             node = self._ssn.world.nodes.facts[row]
@@ -143,7 +143,9 @@ class DeviceShare(Plugin):
             self._counts.cards[row] = cards
         return cards.choose(want) if cards is not None else None
 
-    def _pieces(self, task: Task, wants: list[vgpu.Want], row: int) -> tuple[list[list[vgpu.Piece]], float] | None:
+    def _pieces(
+        self, task: Task, wants: list[vgpu.VGpuRequest], row: int
+    ) -> tuple[list[list[vgpu.Piece]], float] | None:
         cards = self._counts.parts.get(row)
         if cards is None:
             node = self._ssn.world.nodes.facts[row]
@@ -173,7 +175,9 @@ class DeviceShare(Plugin):
             task.grant(self.name, self._devices_for(task, share, parts))
             self._counts.forget(task.row)
 
-    def _devices_for(self, task: Task, share: gpushare.Want | None, parts: list[vgpu.Want] | None) -> Mapping[str, str]:
+    def _devices_for(
+        self, task: Task, share: gpushare.GpuShareRequest | None, parts: list[vgpu.VGpuRequest] | None
+    ) -> Mapping[str, str]:
         """Return the annotations with the devices that a task gets on its row, where it holds none yet."""
         task.grant(self.name, {})
         notes: dict[str, str] = {}

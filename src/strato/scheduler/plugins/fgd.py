@@ -205,7 +205,7 @@ class Fgd(Plugin):
             task.grant(self.name, gpushare.annotations_for(chosen, self._ssn.now))
             self._cards.give(nodes, task.row, ask, chosen)
 
-    def _choose(self, ask: kernels.Ask, row: int) -> tuple[int, ...]:
+    def _choose(self, ask: kernels.PodRequest, row: int) -> tuple[int, ...]:
         if self.args.policy == kernels.RANDOM and ask.memory:
             return tuple(self._ssn.rng.sample(self._cards.cards_with_room(ask, row), 1))
         before = int(self._ssn.world.nodes.idle[row, CPU]) + ask.cpu  # the row is charged for it already

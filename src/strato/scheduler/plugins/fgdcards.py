@@ -26,15 +26,15 @@ _MOST_ASKED: Final = 1 << 40
 """Largest amount that counts, as kernels multiply amounts by thousands and pods may request any; no node has more."""
 
 
-def asked_of(spec: PodSpec, cpu_millicores: int, resource: str) -> kernels.Ask:
+def asked_of(spec: PodSpec, cpu_millicores: int, resource: str) -> kernels.PodRequest:
     """Return what a pod asks for: memory of one card, or whole cards by Volcano's or the vendor's resource."""
     cpu = min(cpu_millicores, _MOST_ASKED)
     want = gpushare.wanted(spec, memory=True, number=True)
     if want is not None and want.memory:
-        return kernels.Ask(cpu, min(want.memory, _MOST_ASKED), 0)
+        return kernels.PodRequest(cpu, min(want.memory, _MOST_ASKED), 0)
     whole = want.number if want is not None else 0
     named = sum(value(container.resources.limits.get(resource, 0)) for container in spec.containers)
-    return kernels.Ask(cpu, 0, min(whole + named, _MOST_ASKED))
+    return kernels.PodRequest(cpu, 0, min(whole + named, _MOST_ASKED))
 
 
 class CardTable:
@@ -57,7 +57,7 @@ class CardTable:
         self._plugin = plugin
         self._resource = resource
         self._label = label
-        self._asks: dict[int, kernels.Ask] = {}
+        self._asks: dict[int, kernels.PodRequest] = {}
         self._cursor = NEVER
         self._clock = -1
         self._typical: tuple[Typical, ...] = ()
@@ -73,7 +73,7 @@ class CardTable:
         self._total = np.full((rows, width), -1, np.int64)
         self._shared = np.zeros(rows, np.bool_)
         self.version = np.full(rows, int(self.version.max(initial=0)) + 1, np.int64)
-        self.state = kernels.State(
+        self.state = kernels.NodeArrays(
             self._total.copy(),
             np.full(rows, kernels.WHOLE, np.int64),
             np.zeros(rows, np.int64),
@@ -83,7 +83,7 @@ class CardTable:
 
     # -- what pods ask for ---------------------------------------------------------------------------------------------
 
-    def ask(self, cls: TaskClass) -> kernels.Ask:
+    def ask(self, cls: TaskClass) -> kernels.PodRequest:
         """Return what the pods of a class ask for."""
         found = self._asks.get(cls.number)
         if found is None:
@@ -176,7 +176,7 @@ class CardTable:
             given = [card for card, idle in enumerate(left) if idle == kernels.WHOLE][: ask.cards]
             self._charge(row, ask, given, left)  # any cards, as it is unknown which ones the pod has
 
-    def _charge(self, row: int, ask: kernels.Ask, cards: Iterable[int], left: list[int] | Int64s) -> None:
+    def _charge(self, row: int, ask: kernels.PodRequest, cards: Iterable[int], left: list[int] | Int64s) -> None:
         share = kernels.WHOLE
         if ask.memory:
             unit = int(self.state.unit[row])
@@ -191,14 +191,14 @@ class CardTable:
         units = self.state.unit[self._shared]
         return int(np.bincount(units).argmax()) if units.size else kernels.WHOLE
 
-    def judge(self, policy: int, rows: Rows, ask: kernels.Ask, nodes: NodeTable, out: Int64s) -> None:
+    def judge(self, policy: int, rows: Rows, ask: kernels.PodRequest, nodes: NodeTable, out: Int64s) -> None:
         """Write the points of rows into ``out``; -1 where the cards do not suffice."""
         cpu = nodes.idle[rows, CPU]
         kernels.judge(policy, rows, ask, cpu, self.state, self.workload, self.most_cpu, self.most_cards, out)
 
     # -- giving --------------------------------------------------------------------------------------------------------
 
-    def choose(self, policy: int, ask: kernels.Ask, row: int, cpu_millicores: int) -> tuple[int, ...]:
+    def choose(self, policy: int, ask: kernels.PodRequest, row: int, cpu_millicores: int) -> tuple[int, ...]:
         """Return the cards that a pod would get on a row where it holds none yet; none when they do not suffice."""
         if ask.memory:
             card = kernels.card_for_share(policy, ask, row, cpu_millicores, self.state, self.workload)
@@ -206,12 +206,12 @@ class CardTable:
         idle: Rows = np.nonzero(self.state.left[row] == kernels.WHOLE)[0]
         return tuple(idle[: ask.cards].tolist()) if len(idle) >= ask.cards else ()
 
-    def give(self, nodes: NodeTable, row: int, ask: kernels.Ask, cards: Sequence[int]) -> None:
+    def give(self, nodes: NodeTable, row: int, ask: kernels.PodRequest, cards: Sequence[int]) -> None:
         """Charge cards of a row for a pod that was counted there without any."""
         self._charge(row, ask, cards, self.state.left[row])
         self._rescore(nodes, np.array([row], np.int64))
 
-    def cards_with_room(self, ask: kernels.Ask, row: int) -> list[int]:
+    def cards_with_room(self, ask: kernels.PodRequest, row: int) -> list[int]:
         """Return the cards on which a share fits."""
         share = kernels.share_on(ask, int(self.state.unit[row]))
         cards: list[int] = np.nonzero(self.state.left[row] >= share)[0].tolist()

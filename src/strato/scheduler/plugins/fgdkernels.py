@@ -28,7 +28,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 _jit = cast(Callable[[_Function], _Function], njit(cache=True, nogil=True))
 
 
-class Workload(NamedTuple):
+class TypicalPodArrays(NamedTuple):
     """Typical pods, k of them, with s different shares and m models of cards.
 
     Attributes:
@@ -48,7 +48,7 @@ class Workload(NamedTuple):
     shares: Int64s
 
 
-class State(NamedTuple):
+class NodeArrays(NamedTuple):
     """State of nodes for the kernels, by row.
 
     Attributes:
@@ -66,7 +66,7 @@ class State(NamedTuple):
     fragments: Floats
 
 
-class Ask(NamedTuple):
+class PodRequest(NamedTuple):
     """What a pod asks for.
 
     Attributes:
@@ -81,7 +81,7 @@ class Ask(NamedTuple):
 
 
 @_jit
-def share_on(ask: Ask, unit: int) -> int:
+def share_on(ask: PodRequest, unit: int) -> int:
     """Return the thousandths of each card that a pod takes on a node whose cards have ``unit`` of memory."""
     if ask.memory == 0:
         return WHOLE if ask.cards > 0 else 0
@@ -89,14 +89,14 @@ def share_on(ask: Ask, unit: int) -> int:
 
 
 @_jit
-def fragments_of(left: Int64s, cpu: int, model: int, workload: Workload) -> float:
+def fragments_of(left: Int64s, cpu: int, model: int, workload: TypicalPodArrays) -> float:
     """Return the expected thousandths that a typical pod cannot use. O(shares × cards + k).
 
     What is lost is summed by its cause and then over the causes, in the order of the published implementation: nodes
     that a pod leaves as they are must score 50, and the last bit decides between 50 and 49.
 
     Args:
-        left: int64[c], one row of `State.left`.
+        left: int64[c], one row of `NodeArrays.left`.
         cpu: Idle millicores.
         model: Number of the cards' model.
         workload: What typically comes.
@@ -140,7 +140,7 @@ def fragments_of(left: Int64s, cpu: int, model: int, workload: Workload) -> floa
 
 
 @_jit
-def refresh(rows: Int64s, cpu: Int64s, state: State, workload: Workload) -> None:
+def refresh(rows: Int64s, cpu: Int64s, state: NodeArrays, workload: TypicalPodArrays) -> None:
     """Compute ``state.fragments`` of some rows anew; ``cpu`` is int64[rows], idle millicores of each of these."""
     for at in range(rows.size):
         row = rows[at]
@@ -155,7 +155,7 @@ def _gain(before: float, after: float) -> int:
 
 @_jit
 def _least_fragmenting(
-    ask: Ask, left: Int64s, unit: int, cpu: int, model: int, before: float, workload: Workload
+    ask: PodRequest, left: Int64s, unit: int, cpu: int, model: int, before: float, workload: TypicalPodArrays
 ) -> tuple[int, int]:
     """Return the points of the best card for a share, and the card; (-1, -1) when none has room."""
     share = share_on(ask, unit)
@@ -177,7 +177,9 @@ def _least_fragmenting(
 
 
 @_jit
-def _fragmentation(ask: Ask, row: int, cpu: int, state: State, workload: Workload, scratch: Int64s) -> int:
+def _fragmentation(
+    ask: PodRequest, row: int, cpu: int, state: NodeArrays, workload: TypicalPodArrays, scratch: Int64s
+) -> int:
     scratch[:] = state.left[row]
     before, model = state.fragments[row], state.model[row]
     if ask.memory > 0:
@@ -230,10 +232,10 @@ def _clustering(kind: int, kinds: Int64s, idle: int, most: int) -> int:
 def judge(
     policy: int,
     rows: Int64s,
-    ask: Ask,
+    ask: PodRequest,
     cpu: Int64s,
-    state: State,
-    workload: Workload,
+    state: NodeArrays,
+    workload: TypicalPodArrays,
     most_cpu: int,
     most_cards: int,
     out: Int64s,
@@ -283,7 +285,9 @@ def judge(
 
 
 @_jit
-def card_for_share(policy: int, ask: Ask, row: int, cpu: int, state: State, workload: Workload) -> int:
+def card_for_share(
+    policy: int, ask: PodRequest, row: int, cpu: int, state: NodeArrays, workload: TypicalPodArrays
+) -> int:
     """Return the card whose share a pod gets on a row; -1 when none has room.
 
     The least fragmenting one under `FRAGMENTATION`, else the fullest that has room; the first among equals.

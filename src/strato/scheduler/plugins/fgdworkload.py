@@ -10,7 +10,7 @@ import numpy as np
 
 from strato.api import quantity
 from strato.scheduler.framework.arguments import arg, structured
-from strato.scheduler.plugins.fgdkernels import WHOLE, Workload
+from strato.scheduler.plugins.fgdkernels import WHOLE, TypicalPodArrays
 
 _MOST: Final = 4096
 """Most typical pods that a configuration may list."""
@@ -97,7 +97,7 @@ def most_frequent(pods: Iterable[Typical], popularity_percent: float) -> tuple[T
     )
 
 
-def arranged(typical: Sequence[Typical], models: Sequence[str]) -> Workload:
+def arranged(typical: Sequence[Typical], models: Sequence[str]) -> TypicalPodArrays:
     """Convert typical pods to the arrays that the kernels take.
 
     Args:
@@ -110,7 +110,7 @@ def arranged(typical: Sequence[Typical], models: Sequence[str]) -> Workload:
     shares = sorted({pod.share for pod in typical if pod.cards}) or [WHOLE]
     kinds = [shares.index(pod.share) if pod.cards else 0 for pod in typical]
     accepting = [[accepts(pod.models, model) for model in models] for pod in typical]
-    return Workload(
+    return TypicalPodArrays(
         np.array([pod.cpu_millicores for pod in typical], np.int64),
         np.array([pod.cards for pod in typical], np.int64),
         np.array(kinds, np.int64),

@@ -8,7 +8,7 @@ from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.plugin import PERMIT, REJECT, Plugin
 from strato.scheduler.model.answers import Evictor, Validity
 from strato.scheduler.model.jobs import Job, SubJob, Task
-from strato.scheduler.model.plan import Condition
+from strato.scheduler.model.plan import GroupCondition
 from strato.scheduler.model.reasons import Verdict
 from strato.scheduler.model.tasks import ALLOCATED_SET, PENDING, PIPELINED, RELEASING
 
@@ -17,7 +17,7 @@ NOT_ENOUGH_PODS_OF_TASK = "NotEnoughPodsOfTask"
 NOT_ENOUGH_TASKS = "NotEnoughTasks"
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"
 READY_REASON = "tasks in gang are ready to be scheduled"
-_SCHEDULED = Condition("Scheduled", "True", READY_REASON, "")
+_SCHEDULED = GroupCondition("Scheduled", "True", READY_REASON, "")
 
 
 class Gang(Plugin):
@@ -106,7 +106,7 @@ class Gang(Plugin):
                 ssn.note(job).condition = condition
 
     @staticmethod
-    def _condition(ssn: CycleContext, job: Job) -> Condition | None:
+    def _condition(ssn: CycleContext, job: Job) -> GroupCondition | None:
         if job.is_ready:
             return _SCHEDULED
         leaving = 0
@@ -123,7 +123,7 @@ class Gang(Plugin):
         text = f"{lacking}/{len(job.tasks)} tasks in gang unschedulable: {why}"
         numbers = {"ready": job.ready, "min_available": job.min_available, "tasks": len(job.tasks)}
         ssn.record_verdict(job, Verdict("gang", NOT_ENOUGH_RESOURCES, text, numbers))
-        return Condition("Unschedulable", "True", NOT_ENOUGH_RESOURCES, text)
+        return GroupCondition("Unschedulable", "True", NOT_ENOUGH_RESOURCES, text)
 
 
 def _almost(ssn: CycleContext, job: Job) -> int:

@@ -22,7 +22,7 @@ _SHORT: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Want:
+class GpuShareRequest:
     """What a pod asks for: memory of one card, or whole cards."""
 
     memory: int
@@ -43,14 +43,14 @@ class Cards:
     used: dict[int, int]
     taken: set[int]
 
-    def take(self, ids: Iterable[int], want: Want) -> None:
+    def take(self, ids: Iterable[int], want: GpuShareRequest) -> None:
         """Give cards to a pod."""
         for card in ids:
             if card in self.used:
                 self.used[card] += want.memory if want.memory else self.memory
                 self.taken.add(card)
 
-    def choose(self, want: Want) -> tuple[int, ...] | None:
+    def choose(self, want: GpuShareRequest) -> tuple[int, ...] | None:
         """Return the cards a pod would get, lowest first; None when there are not enough."""
         if want.memory:
             fitting = [card for card, used in sorted(self.used.items()) if self.memory - used >= want.memory]
@@ -59,9 +59,9 @@ class Cards:
         return tuple(idle[: want.number]) if len(idle) >= want.number else None
 
 
-def wanted(spec: PodSpec, *, memory: bool, number: bool) -> Want | None:
+def wanted(spec: PodSpec, *, memory: bool, number: bool) -> GpuShareRequest | None:
     """Return what a pod's limits ask for, of the kinds that are switched on; None for nothing."""
-    want = Want(_limit(spec, MEMORY) if memory else 0, _limit(spec, NUMBER) if number else 0)
+    want = GpuShareRequest(_limit(spec, MEMORY) if memory else 0, _limit(spec, NUMBER) if number else 0)
     return want if want.memory or want.number else None
 
 

@@ -47,7 +47,7 @@ class NodeGroupArgs:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class QueueNodeGroups:
     """The rule for the tasks of a queue: its own affinity or an ancestor's."""
 
     affinity: QueueAffinity | None
@@ -63,7 +63,7 @@ class NodeGroup(Plugin):
     def open(self, ssn: CycleContext) -> None:
         """Read the queues that have jobs."""
         self._world = ssn.world
-        self._rules: dict[str, Rule] = {}
+        self._rules: dict[str, QueueNodeGroups] = {}
         self._limits: dict[str, Limits] = {}
         self._held: dict[str, dict[str, Vector]] = {}
         for queue in ssn.world.queues.values():
@@ -73,7 +73,7 @@ class NodeGroup(Plugin):
             if limits:
                 self._limits[queue.name] = limits
             affinity = affinity_of(queue, ssn.world.queues, hierarchy=self.hierarchy)
-            self._rules[queue.name] = Rule(affinity, limits is not None)
+            self._rules[queue.name] = QueueNodeGroups(affinity, limits is not None)
 
     def facet(self, task: Task) -> Hashable:
         """The rule of the task's queue."""
@@ -82,7 +82,7 @@ class NodeGroup(Plugin):
     def filter_facet(self, task: Task, nodes: NodeTable, rows: Rows) -> Verdicts:
         """Groups the queue may use."""
         rule = self.facet(task)
-        assert rule is None or isinstance(rule, Rule)
+        assert rule is None or isinstance(rule, QueueNodeGroups)
         judged: dict[str, int] = {}
         codes = np.zeros(len(rows), np.uint16)
         for i, row in enumerate(rows.tolist()):
@@ -92,7 +92,7 @@ class NodeGroup(Plugin):
             codes[i] = judged[group]
         return Verdicts(codes, _REASONS)
 
-    def _judge(self, rule: Rule | None, group: str) -> int:
+    def _judge(self, rule: QueueNodeGroups | None, group: str) -> int:
         affinity = _meant(rule.affinity) if rule is not None else None
         if rule is not None and not rule.limits_valid:
             return 1
@@ -111,7 +111,7 @@ class NodeGroup(Plugin):
     def score_facet(self, task: Task, nodes: NodeTable, rows: Rows) -> Sequence[StaticScore]:
         """100 in required groups and 50 in preferred ones; -1 in those better avoided."""
         rule = self.facet(task)
-        affinity = rule.affinity if isinstance(rule, Rule) else None
+        affinity = rule.affinity if isinstance(rule, QueueNodeGroups) else None
         if affinity is None:
             return (StaticScore(np.zeros(len(rows)), 1.0),)
         points = np.array([self._points(affinity, group_of(nodes, row)) for row in rows.tolist()], np.float64)

@@ -16,7 +16,7 @@ from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.reasons import Verdict
 from strato.scheduler.model.resources import PODS, Dimensions, FloatArray, Vector
 from strato.scheduler.plugins.nodegroup import affinity_of, may_use
-from strato.scheduler.plugins.waterfilling import Attributes, Pool, attributes_of, fill_pools, water_fill
+from strato.scheduler.plugins.waterfilling import NodePool, QueueEntitlement, attributes_of, fill_pools, water_fill
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class Proportion(Plugin):
         self._total = total
         self._is_filled = False
 
-    def _filled(self) -> dict[str, Attributes]:
+    def _filled(self) -> dict[str, QueueEntitlement]:
         """Return the queues by name with what they deserve; computed when first needed."""
         if self._is_filled:
             return self._queues
@@ -66,7 +66,7 @@ class Proportion(Plugin):
                 name: affinity_of(mine.queue, world.queues, hierarchy=False) for name, mine in self._queues.items()
             }
             pools = [
-                Pool(
+                NodePool(
                     total=amounts.astype(np.float64),
                     members=[n for n, one in affinities.items() if may_use(one, group)],
                 )
@@ -90,7 +90,7 @@ class Proportion(Plugin):
             for name, mine in self._queues.items():
                 mine.weight *= boost(past[name] / whole, mine.weight / weights)
 
-    def of(self, queue: Queue) -> Attributes | None:
+    def of(self, queue: Queue) -> QueueEntitlement | None:
         """Return a queue's attributes; None for one without jobs."""
         return self._filled().get(queue.name)
 
@@ -116,7 +116,7 @@ class Proportion(Plugin):
             return 0
         return how_many_fit(self._left(queue, mine), task.cls.needs, count)
 
-    def _left(self, queue: Queue, mine: Attributes) -> list[float]:
+    def _left(self, queue: Queue, mine: QueueEntitlement) -> list[float]:
         """Return what a queue deserves less what it holds; cached, as a backlog asks often while nothing moves."""
         version = self._ssn.world.version
         known = self._free.get(queue.name)

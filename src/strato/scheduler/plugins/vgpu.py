@@ -25,7 +25,7 @@ _GROUP_POLICY: Final = "volcano.sh/vgpu-podgroup-policy"
 BINPACK, SPREAD = "binpack", "spread"
 
 
-class Want(NamedTuple):
+class VGpuRequest(NamedTuple):
     """What one container asks for: a number of cards, and memory (MiB, or percent) and cores (percent) of each."""
 
     number: int
@@ -75,19 +75,19 @@ class Asker(NamedTuple):
     group: str
 
 
-def wanted(spec: PodSpec) -> list[Want] | None:
+def wanted(spec: PodSpec) -> list[VGpuRequest] | None:
     """Return what each container asks for; None when no container asks for cards."""
     wants = [_of(container) for container in spec.containers]
     return wants if any(want.number for want in wants) else None
 
 
-def _of(container: Container) -> Want:
+def _of(container: Container) -> VGpuRequest:
     limits = container.resources.limits
     memory, percent = value(limits.get(MEMORY, 0)), value(limits.get(PERCENTAGE, 0))
     number = value(limits.get(NUMBER, 0)) or (1 if memory or percent else 0)
     if not memory and not percent:
         percent = 100
-    return Want(number, memory, percent, value(limits.get(CORES, 0)))
+    return VGpuRequest(number, memory, percent, value(limits.get(CORES, 0)))
 
 
 def cards_of(node: Node) -> list[Card]:
@@ -141,7 +141,7 @@ def copied(cards: Sequence[Card]) -> list[Card]:
 
 
 def choose(
-    cards: Sequence[Card], wants: Sequence[Want], asker: Asker, policy: str, rules: Sequence[Mapping[str, str]]
+    cards: Sequence[Card], wants: Sequence[VGpuRequest], asker: Asker, policy: str, rules: Sequence[Mapping[str, str]]
 ) -> tuple[list[list[Piece]], float] | None:
     """Give a pod its parts, charging the cards; None when they do not suffice (``cards`` is invalid then).
 

@@ -19,7 +19,7 @@ _ROUNDS: Final = 8
 
 
 @dataclass(slots=True)
-class Attributes:
+class QueueEntitlement:
     """What one queue is entitled to, in internal units; vectors of the width of the world.
 
     Attributes:
@@ -48,7 +48,7 @@ class Attributes:
         return max([share(int(used[column]), amount) for column, amount in self._wanted], default=0.0)
 
 
-def attributes_of(queue: Queue, left: FloatArray, nothing: FloatArray) -> Attributes:
+def attributes_of(queue: Queue, left: FloatArray, nothing: FloatArray) -> QueueEntitlement:
     """Return a queue's attributes before water-filling (spec volcano-plugins 5.1).
 
     Args:
@@ -68,10 +68,12 @@ def attributes_of(queue: Queue, left: FloatArray, nothing: FloatArray) -> Attrib
             if amount > 0 or column not in (CPU, MEMORY):
                 real[column] = min(real[column], amount)
     request = (queue.used + queue.pending_request).astype(np.float64)
-    return Attributes(queue, float(queue.weight), guarantee, real, request, queue.inqueue.copy(), queue.elastic.copy())
+    return QueueEntitlement(
+        queue, float(queue.weight), guarantee, real, request, queue.inqueue.copy(), queue.elastic.copy()
+    )
 
 
-def water_fill(queues: Sequence[Attributes], total: FloatArray) -> None:
+def water_fill(queues: Sequence[QueueEntitlement], total: FloatArray) -> None:
     """Set ``deserved`` of every queue: weighted parts, capped by demand and capability, the rest shared again.
 
     Source: spec volcano-plugins 5.2.
@@ -84,7 +86,7 @@ def water_fill(queues: Sequence[Attributes], total: FloatArray) -> None:
         mine.deserved = amounts
 
 
-def _fill(queues: Sequence[Attributes], remaining: FloatArray, deserved: FloatArray) -> None:
+def _fill(queues: Sequence[QueueEntitlement], remaining: FloatArray, deserved: FloatArray) -> None:
     """Fill the rows of ``deserved``, float64[queues, width], for all queues at once, which costs little more than one.
 
     Sums run over the queues in their order.
@@ -119,7 +121,7 @@ def _fill(queues: Sequence[Attributes], remaining: FloatArray, deserved: FloatAr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
+class NodePool:
     """A group of nodes that some queues share."""
 
     total: FloatArray
@@ -128,7 +130,7 @@ class Pool:
     """Names of the queues that may use it."""
 
 
-def fill_pools(queues: Mapping[str, Attributes], pools: Sequence[Pool]) -> None:
+def fill_pools(queues: Mapping[str, QueueEntitlement], pools: Sequence[NodePool]) -> None:
     """Set ``deserved`` of every queue: the sum of its weighted parts of the pools that it may use.
 
     A queue's demand is split over its pools in proportion to what is left there. What one pool cannot give is demanded
@@ -154,7 +156,7 @@ def fill_pools(queues: Mapping[str, Attributes], pools: Sequence[Pool]) -> None:
         mine.deserved = np.maximum(mine.deserved, mine.guarantee)
 
 
-def _part(mine: Attributes, left: FloatArray, room: FloatArray) -> Attributes:
+def _part(mine: QueueEntitlement, left: FloatArray, room: FloatArray) -> QueueEntitlement:
     """Return a queue's attributes in one pool: what it still lacks, in proportion to the pool's part of its room."""
     ratio = np.divide(left, room, out=np.zeros_like(left), where=room > 0)
     return replace(

@@ -9,14 +9,14 @@ from strato.api import catalog
 from strato.api.volcano.scheduling import PodGroup, PodGroupCondition
 from strato.client.cluster import Cluster, Patch
 from strato.client.events import NORMAL, WARNING, EventRecorder
-from strato.client.load import Load
+from strato.client.load import LoadMeter
 from strato.client.statusqueue import InFlight, Reporter, StatusQueue, Write
 from strato.clock import Clock, format_time, is_due
 from strato.errors import ApiError
 from strato.scheduler.cache.jobobjects import ALLOCATED_HYPERNODE
 from strato.scheduler.cache.world import World
 from strato.scheduler.model.jobs import PHASE_COMPLETED, PHASE_PENDING, PHASE_RUNNING
-from strato.scheduler.model.plan import Condition, GroupStatus, Plan
+from strato.scheduler.model.plan import GroupCondition, GroupStatus, Plan
 from strato.scheduler.reporting.growth import GrowthTracker
 from strato.scheduler.reporting.podverdicts import SETTLE_SECONDS
 from strato.scheduler.reporting.status import group_status
@@ -35,7 +35,7 @@ class _Request(NamedTuple):
 
     patch: Patch
     group: PodGroup | None
-    condition: Condition | None
+    condition: GroupCondition | None
 
 
 class GroupReports:
@@ -62,7 +62,7 @@ class GroupReports:
         self._recorder = recorder
         self._growth = growth
         self._period = period
-        self._load = Load()
+        self._load = LoadMeter()
         self.queue: StatusQueue[str, GroupStatus, _Request] = StatusQueue(
             clock,
             Reporter(self._build, self._send, on_confirmed=self._on_confirmed),

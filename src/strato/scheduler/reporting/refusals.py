@@ -11,14 +11,14 @@ from typing import Final
 
 from strato.scheduler.framework.pluginanswers import PluginAnswers
 from strato.scheduler.model.jobs import Job
-from strato.scheduler.model.plan import Condition
+from strato.scheduler.model.plan import GroupCondition
 from strato.scheduler.model.reasons import FULL, TOO_SMALL
 from strato.scheduler.model.resources import PODS, to_text
 
 _RESOURCE_CODES: Final = frozenset(("Overcommit", "QueueQuota"))
 
 
-def refusal(ssn: PluginAnswers, job: Job) -> Condition:
+def refusal(ssn: PluginAnswers, job: Job) -> GroupCondition:
     """Return the condition of a group that enqueue refused, by the last verdict on it."""
     verdicts = ssn.note(job).verdicts
     text = verdicts[-1].text if verdicts else "a plugin does not admit it"
@@ -32,7 +32,7 @@ def refusal(ssn: PluginAnswers, job: Job) -> Condition:
         asked, there = _text(job.min_resources.tolist(), job, ssn), _text(ssn.total.tolist(), job, ssn)
         parts.append(f"the group asks for {asked} in all, the cluster has {there}")
         parts += too_big(ssn, job)
-    return Condition("Unschedulable", "True", reason, "; ".join(parts))
+    return GroupCondition("Unschedulable", "True", reason, "; ".join(parts))
 
 
 def too_big(ssn: PluginAnswers, job: Job) -> list[str]:

@@ -17,7 +17,7 @@ from strato.scheduler.model.jobs import (
     PodVerdict,
     Task,
 )
-from strato.scheduler.model.plan import Condition, GroupStatus, Notes, Plan, QueueStatus
+from strato.scheduler.model.plan import GroupCondition, GroupStatus, Notes, Plan, QueueStatus
 from strato.scheduler.model.tasks import ALLOCATED, BOUND, FAILED, PENDING, PIPELINED, RELEASING, RUNNING, SUCCEEDED
 from strato.scheduler.ordering.jobclasses import JobClasses
 from strato.scheduler.reporting.diagnostics import pod_verdict
@@ -39,7 +39,7 @@ def decide_phase(job: Job, *, unschedulable: bool) -> str:
     return PHASE_INQUEUE if job.phase == PHASE_INQUEUE else PHASE_PENDING
 
 
-def group_status(job: Job, condition: Condition | None) -> GroupStatus:
+def group_status(job: Job, condition: GroupCondition | None) -> GroupStatus:
     """Return the status a PodGroup should have."""
     unschedulable = condition is not None and condition.type == "Unschedulable"
     counts = job.counts
@@ -78,7 +78,7 @@ def settle_groups(world: World, classes: JobClasses, plan: Plan) -> None:
     world.changed.clear()
 
 
-def _settle_group(world: World, classes: JobClasses, plan: Plan, job: Job, condition: Condition | None) -> None:
+def _settle_group(world: World, classes: JobClasses, plan: Plan, job: Job, condition: GroupCondition | None) -> None:
     if job.group is None or job.solo or job.queue is None or job.queue.view is None:
         return
     status = group_status(job, condition)

@@ -87,7 +87,7 @@ class ChildFailed(StratoError):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ChildAnswer:
     """What a child answered.
 
     Attributes:
@@ -137,7 +137,7 @@ class Child:
         """Its number."""
         return self._pid
 
-    async def answer(self, timeout_seconds: float) -> Answer:
+    async def answer(self, timeout_seconds: float) -> ChildAnswer:
         """Wait for the answer without blocking the event loop.
 
         Raises:
@@ -169,7 +169,7 @@ class Child:
             await asyncio.sleep(_REAP_SECONDS)
         return self._settle(timeout_seconds, ending, finished=finished)
 
-    def answer_at_once(self, timeout_seconds: float) -> Answer:
+    def answer_at_once(self, timeout_seconds: float) -> ChildAnswer:
         """Block until the answer is there; for virtual time.
 
         Raises:
@@ -209,7 +209,7 @@ class Child:
             return _Ending()
         return _Ending(status, used.ru_utime + used.ru_stime) if pid else None
 
-    def _settle(self, timeout_seconds: float, ending: _Ending, *, finished: bool) -> Answer:
+    def _settle(self, timeout_seconds: float, ending: _Ending, *, finished: bool) -> ChildAnswer:
         status, seconds = ending
         mark, body = bytes(self._read[:1]), bytes(self._read[1:])
         if not finished:
@@ -218,7 +218,7 @@ class Child:
             raise ChildFailed("raised", body.decode("utf-8", "replace"), seconds)
         if mark != _DONE or len(self._read) > _MOST_BYTES:
             raise ChildFailed("died", _described(status), seconds)
-        return Answer(body, seconds)
+        return ChildAnswer(body, seconds)
 
 
 def _described(status: int) -> str:

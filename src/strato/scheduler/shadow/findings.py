@@ -20,7 +20,7 @@ _MOST_TEXT: Final = 300
 """Most characters of a reason, as published."""
 
 
-class Found(Difference, frozen=True, kw_only=True):
+class DatedDifference(Difference, frozen=True, kw_only=True):
     """A difference with the time when it was last found, in seconds since the epoch."""
 
     at: float
@@ -53,7 +53,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
     binds: int = 0
     first_binds: int = 0
-    differences: list[Found] = []
+    differences: list[DatedDifference] = []
     more: int = 0
 
 
@@ -80,7 +80,7 @@ class Findings:
         self._binds = 0
         self._first_binds = 0
         self._pods: Counter[str] = Counter()
-        self._found: dict[tuple[str, str], Found] = {}
+        self._found: dict[tuple[str, str], DatedDifference] = {}
         registry.collect(self._counters)
         registry.collect_gauges(self._gauges)
 
@@ -100,7 +100,7 @@ class Findings:
         for difference in evaluation.differences:
             key = difference.job, difference.change
             kept.pop(key, None)  # the newest last
-            kept[key] = Found(**msgspec.structs.asdict(difference), at=now)
+            kept[key] = DatedDifference(**msgspec.structs.asdict(difference), at=now)
         self._found = dict(list(kept.items())[-MOST_KEPT:])
 
     def fail(self, kind: str, problem: str) -> None:
@@ -150,7 +150,7 @@ class Findings:
             yield Sample("strato_shadow_jobs", {"change": change}, jobs[change])
 
 
-def _shortened(found: Found) -> Found:
+def _shortened(found: DatedDifference) -> DatedDifference:
     if len(found.reason) <= _MOST_TEXT:
         return found
     return msgspec.structs.replace(found, reason=found.reason[: _MOST_TEXT - 1] + "…")

@@ -26,7 +26,7 @@ from strato.scheduler.model.plan import Plan
 from strato.scheduler.model.reasons import Verdict
 from strato.scheduler.plugins.extender import EXTENDER
 from strato.scheduler.shadow.budget import Budget
-from strato.scheduler.shadow.child import Answer, Child, ChildFailed, CopiedPages
+from strato.scheduler.shadow.child import Child, ChildAnswer, ChildFailed, CopiedPages
 from strato.scheduler.shadow.evaluation import Evaluation, decides, evaluate
 from strato.scheduler.shadow.findings import Findings, Summary
 from strato.scheduler.shadow.publishing import NAMESPACE, publish
@@ -223,7 +223,7 @@ class Shadow:
         seconds = 0.0
         try:
             if self._in_virtual_time:
-                answer: Answer = child.answer_at_once(limit)
+                answer: ChildAnswer = child.answer_at_once(limit)
             else:
                 answer = await child.answer(limit)
             seconds = answer.cpu_seconds

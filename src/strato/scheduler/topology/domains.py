@@ -11,7 +11,7 @@ import numpy.typing as npt
 from strato.api.volcano.scheduling import NetworkTopologySpec
 from strato.scheduler.model.jobs import Job, Layout, SubJob
 from strato.scheduler.model.nodes import Mask, Rows
-from strato.scheduler.topology.hypernodes import TOP, Tree
+from strato.scheduler.topology.hypernodes import TOP, HyperNodeTree
 
 if TYPE_CHECKING:
     pass
@@ -36,7 +36,7 @@ class Search:
 
     __slots__ = ("domain", "mask", "name", "near", "rows", "sub", "tree")
 
-    def __init__(self, tree: Tree, domain: int, sub: SubJob | None, near: int) -> None:
+    def __init__(self, tree: HyperNodeTree, domain: int, sub: SubJob | None, near: int) -> None:
         self.tree = tree
         self.domain = domain
         self.sub = sub
@@ -54,7 +54,7 @@ class Search:
 class Domains:
     """The network topology of a session."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: HyperNodeTree) -> None:
         self.tree = tree
 
     def limit(self, part: Job | SubJob) -> int | None:
@@ -83,7 +83,7 @@ class Domains:
         part.allocated = self.tree.name(self.tree.lca(self.allocated(part), domain))
 
 
-def members(tree: Tree, sub: SubJob) -> npt.NDArray[np.int64]:
+def members(tree: HyperNodeTree, sub: SubJob) -> npt.NDArray[np.int64]:
     """Return int64[domains]: how many of a sub-job's tasks are on each domain's nodes."""
     out = np.zeros(len(tree.names), np.int64)
     for task in sub.tasks.values():

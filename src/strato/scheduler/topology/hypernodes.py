@@ -23,12 +23,12 @@ TOP: Final = "<cluster-top-hypernode>"
 """Name of the domain that contains every node; one tier above all others."""
 
 NOWHERE: Final = -1
-"""Number that stands for no domain; neutral in `Tree.lca`."""
+"""Number that stands for no domain; neutral in `HyperNodeTree.lca`."""
 
 _Matches = Callable[[Node], bool]
 
 
-class Tree:
+class HyperNodeTree:
     """The domains at one moment.
 
     Attributes:
@@ -160,7 +160,7 @@ class HyperNodes:
         self._views: dict[str, HyperNode] = {}
         self._chosen: dict[str, _Chosen] = {}
         self._version = 0
-        self._tree: Tree | None = None
+        self._tree: HyperNodeTree | None = None
         self._made_at = (-1, -1, -1)
 
     def __bool__(self) -> bool:
@@ -190,7 +190,7 @@ class HyperNodes:
         self._version += 1
         return True
 
-    def tree(self) -> Tree:
+    def tree(self) -> HyperNodeTree:
         """Return the domains as they are now; the same object until something changes."""
         nodes = self._nodes
         at = (self._version, nodes.object_clock, nodes.size)
@@ -199,14 +199,16 @@ class HyperNodes:
             self._tree = self._build()
         return self._tree
 
-    def _build(self) -> Tree:
+    def _build(self) -> HyperNodeTree:
         views = list(self._views.values())
         parents, problem = parents_of(views)
         if problem:
-            tree = Tree((), (), self._nodes, {})
+            tree = HyperNodeTree((), (), self._nodes, {})
             tree.problem = problem
             return tree
-        return Tree(views, [self._chosen[v.metadata.name].rows(self._nodes) for v in views], self._nodes, parents)
+        return HyperNodeTree(
+            views, [self._chosen[v.metadata.name].rows(self._nodes) for v in views], self._nodes, parents
+        )
 
 
 def parents_of(views: Sequence[HyperNode]) -> tuple[dict[str, str], str]:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from strato.scheduler.model.nodes import Rows
 from strato.scheduler.model.resources import FloatArray
-from strato.scheduler.topology.hypernodes import NOWHERE, Tree
+from strato.scheduler.topology.hypernodes import NOWHERE, HyperNodeTree
 
 FILL = -2
 """Value of `Proximity.near` for scoring by how full the domains are."""
@@ -40,7 +40,7 @@ class Proximity:
             there.
     """
 
-    tree: Tree
+    tree: HyperNodeTree
     weight: float
     near: int
     closeness: FloatArray
@@ -54,7 +54,7 @@ class Proximity:
     absent: FloatArray
 
 
-def indifferent(tree: Tree) -> Proximity:
+def indifferent(tree: HyperNodeTree) -> Proximity:
     """Return a proximity that scores all rows equally."""
     domains = len(tree.names)
     none, empty, flat = np.zeros(domains), np.zeros(0), np.zeros((domains, 0))

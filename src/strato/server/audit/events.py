@@ -13,7 +13,7 @@ import msgspec
 from strato.api.meta import Json
 from strato.api.wire import User
 from strato.clock import Clock, format_micro_time
-from strato.server.audit.policy import Level
+from strato.server.audit.policy import AuditLevel
 from strato.server.path import Attributes
 
 _AGENT_CHARS = 1024
@@ -47,7 +47,7 @@ class AuditRecord:
         self,
         clock: Clock,
         audit_id: str,
-        level: Level,
+        level: AuditLevel,
         omitted: frozenset[str],
         asked: Attributes,
         base: Json,
@@ -71,7 +71,7 @@ class AuditRecord:
         event: Json = {
             "kind": "Event",
             "apiVersion": "audit.k8s.io/v1",
-            "level": "Request" if self.level == Level.REQUEST else "Metadata",
+            "level": "Request" if self.level == AuditLevel.REQUEST else "Metadata",
             "auditID": self.audit_id,
             "stage": stage,
             **self._base,

@@ -17,7 +17,7 @@ STAGES = ("RequestReceived", "ResponseStarted", "ResponseComplete", "Panic")
 _VERSIONS = ("audit.k8s.io/v1",)
 
 
-class Level(IntEnum):
+class AuditLevel(IntEnum):
     """How much is recorded."""
 
     NONE = 0
@@ -27,7 +27,12 @@ class Level(IntEnum):
     """The request's body as well."""
 
 
-LEVELS = {"None": Level.NONE, "Metadata": Level.METADATA, "Request": Level.REQUEST, "RequestResponse": Level.REQUEST}
+LEVELS = {
+    "None": AuditLevel.NONE,
+    "Metadata": AuditLevel.METADATA,
+    "Request": AuditLevel.REQUEST,
+    "RequestResponse": AuditLevel.REQUEST,
+}
 """The levels. Bodies of answers are never recorded: ``RequestResponse`` counts as ``Request``."""
 
 
@@ -58,29 +63,29 @@ class _Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="c
     metadata: dict[str, Any] = {}
 
 
-class Decision(NamedTuple):
+class AuditDecision(NamedTuple):
     """How much of a request is recorded."""
 
-    level: Level
+    level: AuditLevel
     omitted: frozenset[str]
     """Stages without an event."""
 
 
-_NOTHING = Decision(Level.NONE, frozenset())
+_NOTHING = AuditDecision(AuditLevel.NONE, frozenset())
 
 
-class Policy:
+class AuditPolicy:
     """Decides how much of each request is recorded."""
 
     def __init__(self, policy: _Policy) -> None:
         common = frozenset(policy.omit_stages)
-        self._rules = [(rule, Decision(LEVELS[rule.level], common | {*rule.omit_stages})) for rule in policy.rules]
+        self._rules = [(rule, AuditDecision(LEVELS[rule.level], common | {*rule.omit_stages})) for rule in policy.rules]
 
-    def decide(self, user: User | None, asked: Attributes) -> Decision:
+    def decide(self, user: User | None, asked: Attributes) -> AuditDecision:
         """Return how much of a request is recorded; nothing if no rule matches."""
         for rule, decision in self._rules:
             if _matches(rule, user, asked):
-                return decision if decision.level == Level.NONE else _cut(rule, decision, asked)
+                return decision if decision.level == AuditLevel.NONE else _cut(rule, decision, asked)
         return _NOTHING
 
 
@@ -88,7 +93,7 @@ _SECRET = frozenset((("", "secrets"), ("authentication.k8s.io", "tokenreviews"))
 """Resources whose bodies are never recorded."""
 
 
-def _cut(rule: _Rule, decision: Decision, asked: Attributes) -> Decision:
+def _cut(rule: _Rule, decision: AuditDecision, asked: Attributes) -> AuditDecision:
     """Return the decision, without the body if that is or may be a secret.
 
     ConfigMaps count as secrets unless the rule names them, as people keep passwords in them too.
@@ -96,7 +101,7 @@ def _cut(rule: _Rule, decision: Decision, asked: Attributes) -> Decision:
     is_secret = (asked.group, asked.resource) in _SECRET or asked.subresource == "token"
     if asked.resource == "configmaps" and not any("configmaps" in one.resources for one in rule.resources):
         is_secret = True
-    return decision._replace(level=Level.METADATA) if is_secret else decision
+    return decision._replace(level=AuditLevel.METADATA) if is_secret else decision
 
 
 def _matches(rule: _Rule, user: User | None, asked: Attributes) -> bool:
@@ -137,7 +142,7 @@ def _covers(pattern: str, path: str) -> bool:
     return pattern in ("*", path) or (pattern.endswith("*") and path.startswith(pattern.rstrip("*")))
 
 
-def load(path: Path) -> Policy:
+def load(path: Path) -> AuditPolicy:
     """Read a policy.
 
     Raises:
@@ -154,7 +159,7 @@ def load(path: Path) -> Policy:
         listed = "\n".join(f"  {problem}" for problem in problems)
         count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"
         raise UsageError(f"--audit-policy-file {path} is invalid ({count})\n{listed}")
-    return Policy(policy)
+    return AuditPolicy(policy)
 
 
 def _problems(policy: _Policy) -> list[str]:

@@ -13,11 +13,11 @@ from strato.api.wire import Handler, Pushed, Request, Response, User
 from strato.clock import Clock
 from strato.errors import ApiError
 from strato.http.headers import Head
-from strato.http.service import Service
+from strato.http.service import HttpService
 from strato.http.streaming import NotifyingStream
 from strato.server.audit.events import AuditRecord, Body, base_of
 from strato.server.audit.log import AuditLog
-from strato.server.audit.policy import Level, Policy
+from strato.server.audit.policy import AuditLevel, AuditPolicy
 from strato.server.bodies import is_json, read_body
 from strato.server.path import Attributes, parse_path, verb_of
 from strato.server.rest.rights import Authorizer, attributes_of
@@ -31,7 +31,7 @@ _WRITES = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 class Auditor:
     """Records requests."""
 
-    def __init__(self, policy: Policy, log: AuditLog, clock: Clock, authorizer: Authorizer | None) -> None:
+    def __init__(self, policy: AuditPolicy, log: AuditLog, clock: Clock, authorizer: Authorizer | None) -> None:
         self._policy, self._log, self._clock, self._authorizer = policy, log, clock, authorizer
 
     def begin(
@@ -55,7 +55,7 @@ class Auditor:
         asked, version = _asked(request)
         user = (impersonator or request.user) if authenticated else None
         decision = self._policy.decide(user, asked)
-        if decision.level == Level.NONE:
+        if decision.level == AuditLevel.NONE:
             return None
         annotations: dict[str, str] = {}
         if decided and self._authorizer is not None and request.user is not None:
@@ -69,7 +69,7 @@ class Auditor:
             audit_id = str(uuid.uuid4())
         record = AuditRecord(self._clock, audit_id, decision.level, decision.omitted, asked, base, annotations)
         has_body = request.body and request.method in _WRITES and "content-encoding" not in request.headers
-        if decision.level == Level.REQUEST and has_body:
+        if decision.level == AuditLevel.REQUEST and has_body:
             record.body = Body(request.body, request.headers.get("content-type", ""))
         self._put(record.event("RequestReceived"))
         return record
@@ -108,10 +108,10 @@ def _asked(request: Request) -> tuple[Attributes, str]:
     return attributes_of(request, verb, target), target.version
 
 
-class AuditedService(Service):
+class AuditedService(HttpService):
     """Records HTTP requests, also those that are refused before they reach the core."""
 
-    def __init__(self, service: Service, auditor: Auditor) -> None:
+    def __init__(self, service: HttpService, auditor: Auditor) -> None:
         self._service, self._auditor = service, auditor
 
     def admit(self, head: Head) -> User:

@@ -12,7 +12,7 @@ from strato.server.auth.escalation import BINDINGS, ROLES, Escalation
 from strato.server.auth.identity import ANONYMOUS
 from strato.server.auth.noderestriction import NodeRestriction
 from strato.server.auth.nodes import NODES_GROUP, NodeAuthorizer, node_of
-from strato.server.auth.policy import Policy, Rule
+from strato.server.auth.policy import PolicyRule, RbacPolicy
 from strato.server.auth.rbac import MASTERS, Rbac
 from strato.server.path import Attributes
 from strato.server.store import Store
@@ -22,20 +22,20 @@ _GUARDED = frozenset((*ROLES, *BINDINGS))
 _Json = Mapping[str, Any]
 
 
-class Authorizer:
+class RbacAuthorizer:
     """Authorizes the requests of all users; a `rest.rights.Authorizer`.
 
     Args:
         nodes: Authorizes nodes; None leaves them to RBAC.
     """
 
-    def __init__(self, policy: Policy, nodes: NodeAuthorizer | None = None) -> None:
+    def __init__(self, policy: RbacPolicy, nodes: NodeAuthorizer | None = None) -> None:
         self._rbac, self._nodes = Rbac(policy), nodes
 
     @classmethod
-    def of_store(cls, store: Store) -> Authorizer:
+    def of_store(cls, store: Store) -> RbacAuthorizer:
         """Return an authorizer that follows the objects of a store."""
-        return cls(Policy.of_store(store), NodeAuthorizer(store))
+        return cls(RbacPolicy.of_store(store), NodeAuthorizer(store))
 
     @property
     def revision(self) -> int:
@@ -43,7 +43,7 @@ class Authorizer:
         return self._rbac.policy.revision
 
     @property
-    def policy(self) -> Policy:
+    def policy(self) -> RbacPolicy:
         """The roles and bindings."""
         return self._rbac.policy
 
@@ -74,7 +74,7 @@ class Authorizer:
         """Return whether the user's rights depend on the names of objects, or on more than roles and bindings."""
         return node_of(user) is not None or self._rbac.has_names(user)
 
-    def rules(self, user: User, namespace: str) -> Sequence[Rule]:
+    def rules(self, user: User, namespace: str) -> Sequence[PolicyRule]:
         """Return the rules that RBAC gives a user in a namespace (cluster-wide ones included)."""
         return self._rbac.rules(user, namespace)
 
@@ -86,7 +86,7 @@ class Authorizer:
 class WriteRights:
     """Checks the content of writes against the user's rights; a `rest.rights.WriteRights`."""
 
-    def __init__(self, authorizer: Authorizer, look_up: Callable[[Kind, str, str], _Json | None]) -> None:
+    def __init__(self, authorizer: RbacAuthorizer, look_up: Callable[[Kind, str, str], _Json | None]) -> None:
         self._nodes = NodeRestriction(look_up)
         self._escalation = Escalation(
             lambda user, verb, plural, namespace, name: authorizer.allows(

@@ -15,7 +15,7 @@ from strato.api import catalog
 from strato.api.status import forbidden, not_found
 from strato.api.wire import User
 from strato.errors import ApiError
-from strato.server.auth.policy import Rule, compile_rule
+from strato.server.auth.policy import PolicyRule, compile_rule
 from strato.server.auth.text import quoted
 
 ROLES = (catalog.ROLE, catalog.CLUSTERROLE)
@@ -53,7 +53,7 @@ class TooManyRights(Exception):
     """Rules have more combinations than `MAX_COMPARED`."""
 
 
-def atoms(rule: Rule) -> Iterator[Atom]:
+def atoms(rule: PolicyRule) -> Iterator[Atom]:
     """Yield the single rights that a rule grants; another rule covers each of them either wholly or not at all."""
     verbs, groups, resources, names = (
         dict.fromkeys(rule.written.get(member) or ()) for member in ("verbs", "apiGroups", "resources", "resourceNames")
@@ -66,7 +66,7 @@ def atoms(rule: Rule) -> Iterator[Atom]:
             yield Atom(verb, "", "", None, path)
 
 
-def covers(rule: Rule, atom: Atom) -> bool:
+def covers(rule: PolicyRule, atom: Atom) -> bool:
     """Return whether a rule grants an atom; only the same wildcard grants a wildcard in the atom."""
     if not _has(rule.verbs, atom.verb):
         return False
@@ -79,7 +79,7 @@ def covers(rule: Rule, atom: Atom) -> bool:
     return _has(rule.groups, atom.group) and _has_resource(rule, atom.resource)
 
 
-def missing(held: Sequence[Rule], wanted: Iterable[Rule]) -> list[str]:
+def missing(held: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> list[str]:
     """Return the rights in ``wanted`` that ``held`` lacks, in Kubernetes' form; empty if there are none.
 
     Raises:
@@ -112,14 +112,14 @@ def _has(granted: frozenset[str], wanted: str) -> bool:
     return wanted in granted or "*" in granted
 
 
-def _has_resource(rule: Rule, resource: str) -> bool:
+def _has_resource(rule: PolicyRule, resource: str) -> bool:
     if _has(rule.resources, resource):
         return True
     _, slash, subresource = resource.partition("/")
     return bool(slash) and f"*/{subresource}" in rule.resources
 
 
-def _covers_all(rule: Rule, want: Rule) -> bool:
+def _covers_all(rule: PolicyRule, want: PolicyRule) -> bool:
     """Whether one rule grants all rights of another, which is about resources."""
     return (
         not want.paths
@@ -130,7 +130,7 @@ def _covers_all(rule: Rule, want: Rule) -> bool:
     )
 
 
-def _touches(rule: Rule, want: Rule) -> bool:
+def _touches(rule: PolicyRule, want: PolicyRule) -> bool:
     """Whether a rule may grant some right of another."""
     if "*" not in rule.verbs and rule.verbs.isdisjoint(want.verbs):
         return False
@@ -149,8 +149,8 @@ class Escalation:
     def __init__(
         self,
         may: Callable[[User, str, str, str, str], bool],
-        held: Callable[[User, str], Sequence[Rule]],
-        role: Callable[[str, str, str], Sequence[Rule] | None],
+        held: Callable[[User, str], Sequence[PolicyRule]],
+        role: Callable[[str, str, str], Sequence[PolicyRule] | None],
     ) -> None:
         self._may, self._held, self._role = may, held, role
 
@@ -196,7 +196,7 @@ class Escalation:
             raise not_found(catalog.CLUSTERROLE if kind == "ClusterRole" else catalog.ROLE, name)
         self._confirm(user, plural, namespace, obj, rules)
 
-    def _confirm(self, user: User, plural: str, namespace: str, obj: _Json, rules: Sequence[Rule]) -> None:
+    def _confirm(self, user: User, plural: str, namespace: str, obj: _Json, rules: Sequence[PolicyRule]) -> None:
         try:
             lacking = missing(self._held(user, namespace), rules)
         except TooManyRights:

@@ -21,7 +21,7 @@ _Key = tuple[str, str]
 """Namespace (empty for cluster-scoped objects) and name."""
 
 
-class Rule(msgspec.Struct, frozen=True, eq=False):
+class PolicyRule(msgspec.Struct, frozen=True, eq=False):
     """One ``PolicyRule``, compiled."""
 
     verbs: frozenset[str]
@@ -51,9 +51,9 @@ class Rule(msgspec.Struct, frozen=True, eq=False):
         return any(path == one or (one.endswith("*") and path.startswith(one.rstrip("*"))) for one in self.paths)
 
 
-def compile_rule(rule: _Json) -> Rule:
+def compile_rule(rule: _Json) -> PolicyRule:
     """Compile a ``PolicyRule``."""
-    return Rule(
+    return PolicyRule(
         frozenset(rule.get("verbs") or ()),
         frozenset(rule.get("apiGroups") or ()),
         frozenset(rule.get("resources") or ()),
@@ -64,7 +64,7 @@ def compile_rule(rule: _Json) -> Rule:
 
 
 class _ClusterRole(NamedTuple):
-    rules: tuple[Rule, ...]
+    rules: tuple[PolicyRule, ...]
     labels: Mapping[str, str]
     selectors: tuple[Selector, ...]
     """Selectors of the roles that it aggregates."""
@@ -91,28 +91,28 @@ class Grant(NamedTuple):
     """The namespace where it applies; empty if in the whole cluster."""
     source: str
     """Kubernetes' description of the binding."""
-    rules: Sequence[Rule] | None
+    rules: Sequence[PolicyRule] | None
     """The role's rules; None if there is no such role."""
     role: str
     """The role's name in errors."""
 
 
-class Policy:
+class RbacPolicy:
     """All roles and bindings; updated one object at a time."""
 
     def __init__(self) -> None:
         self.revision = 0
         """Grows with every change."""
-        self._roles: dict[_Key, tuple[Rule, ...]] = {}
+        self._roles: dict[_Key, tuple[PolicyRule, ...]] = {}
         self._cluster_roles: dict[str, _ClusterRole] = {}
         self._bindings: dict[_Key, _Binding] = {}
         self._by_user: dict[str, set[_Key]] = {}
         self._by_group: dict[str, set[_Key]] = {}
-        self._effective: dict[str, tuple[Rule, ...]] = {}
+        self._effective: dict[str, tuple[PolicyRule, ...]] = {}
         """Rules of cluster roles, with those of roles that they aggregate."""
 
     @classmethod
-    def of(cls, objects: Iterable[_Json]) -> Policy:
+    def of(cls, objects: Iterable[_Json]) -> RbacPolicy:
         """Return the policy of the given roles and bindings."""
         policy = cls()
         by_name = {kind.name: kind for kind in KINDS}
@@ -122,7 +122,7 @@ class Policy:
         return policy
 
     @classmethod
-    def of_store(cls, store: Store) -> Policy:
+    def of_store(cls, store: Store) -> RbacPolicy:
         """Return the policy of a store's objects; it follows the store's published changes."""
         policy = cls()
         for kind in KINDS:
@@ -185,7 +185,7 @@ class Policy:
             rules = self.rules_of(binding.role_kind, binding.role_name, namespace)
             yield Grant(namespace, _described(binding, user), rules, _role_text(binding))
 
-    def rules_of(self, kind: str, name: str, namespace: str) -> Sequence[Rule] | None:
+    def rules_of(self, kind: str, name: str, namespace: str) -> Sequence[PolicyRule] | None:
         """Return the rules of the role that a binding in a namespace (empty for the cluster) names.
 
         None if there is no such role. An aggregated role has the rules of all roles that its selectors match.
@@ -197,7 +197,7 @@ class Policy:
             return known
         return self._roles.get((namespace, name)) if kind == "Role" and namespace else None
 
-    def _aggregated(self, name: str) -> Iterator[Rule]:
+    def _aggregated(self, name: str) -> Iterator[PolicyRule]:
         """Yield the rules of a cluster role and of those it aggregates; cycles of aggregation are cut."""
         todo, seen = [name], {name}
         while todo:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from strato.api.wire import User
 from strato.lru import LruCache
-from strato.server.auth.policy import Policy, Rule
+from strato.server.auth.policy import PolicyRule, RbacPolicy
 from strato.server.path import Attributes
 
 MASTERS = "system:masters"
@@ -30,7 +30,7 @@ class _Held:
 
     __slots__ = ("answers", "has_names", "rules")
 
-    def __init__(self, rules: dict[str, list[Rule]]) -> None:
+    def __init__(self, rules: dict[str, list[PolicyRule]]) -> None:
         self.rules = rules
         """Rules by namespace; those under the empty one apply everywhere."""
         self.has_names = any(rule.names for some in rules.values() for rule in some)
@@ -41,7 +41,7 @@ class _Held:
 class Rbac:
     """Decides on the requests of all users. Single-threaded."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: RbacPolicy) -> None:
         self.policy = policy
         self._revision = -1
         self._held: LruCache[tuple[str, tuple[str, ...]], _Held] = LruCache(_MAX_BYTES, _size)
@@ -63,7 +63,7 @@ class Rbac:
                 self._note(held, question, known)
         return known
 
-    def rules(self, user: User, namespace: str) -> Sequence[Rule]:
+    def rules(self, user: User, namespace: str) -> Sequence[PolicyRule]:
         """Return the rules that hold for a user in a namespace (cluster-wide ones included)."""
         held = self._of(user)
         everywhere = held.rules.get("", [])
@@ -98,7 +98,7 @@ class Rbac:
         key = (user.name, user.groups)
         held = self._held.get(key)
         if held is None:
-            rules: dict[str, list[Rule]] = {}
+            rules: dict[str, list[PolicyRule]] = {}
             for grant in self.policy.grants(user):
                 rules.setdefault(grant.namespace, []).extend(grant.rules or ())
             held = _Held(rules)
@@ -128,7 +128,7 @@ def _decide(held: _Held, question: Question) -> bool:
     return any(rule.allows(verb, group, full, name) for rule in _rules(held, namespace))
 
 
-def _rules(held: _Held, namespace: str) -> Iterator[Rule]:
+def _rules(held: _Held, namespace: str) -> Iterator[PolicyRule]:
     yield from held.rules.get("", ())
     if namespace:
         yield from held.rules.get(namespace, ())

@@ -13,13 +13,13 @@ from strato.api.selectors import from_label_selector
 from strato.api.shapes import LabelSelector
 from strato.server.dynamicadmission.conditions import Failed
 from strato.server.dynamicadmission.matching import Json
-from strato.server.dynamicadmission.sources import Binding, Policy, World
+from strato.server.dynamicadmission.sources import AdmissionPolicy, PolicyBinding, World
 
 
 class Invocation(NamedTuple):
     """One evaluation of a policy: a binding and a parameter object."""
 
-    binding: Binding
+    binding: PolicyBinding
     matched: Kind
     """The kind (perhaps another version of the written one) as which the policy matches the write."""
     params: Json | Failed | None
@@ -27,7 +27,7 @@ class Invocation(NamedTuple):
 
 
 def invocations(
-    policy: Policy, request: AdmissionRequest, world: World, others: Sequence[Kind], namespace: Json | None
+    policy: AdmissionPolicy, request: AdmissionRequest, world: World, others: Sequence[Kind], namespace: Json | None
 ) -> Iterator[Invocation]:
     """Yield the evaluations of a policy for a write: one for each matching binding and parameter object."""
     operation = str(request.operation)
@@ -45,7 +45,9 @@ def invocations(
             yield Invocation(binding, matched, error)
 
 
-def _params(policy: Policy, binding: Binding, request: AdmissionRequest, world: World) -> Iterator[Json | None]:
+def _params(
+    policy: AdmissionPolicy, binding: PolicyBinding, request: AdmissionRequest, world: World
+) -> Iterator[Json | None]:
     """Yield the parameter objects of a binding; None if the policy is evaluated without.
 
     Raises:

@@ -105,20 +105,20 @@ def environment(
     }
 
 
-def _asking(request: AdmissionRequest, authorizer: Permissions | None) -> cel.Authorizer:
+def _asking(request: AdmissionRequest, authorizer: Permissions | None) -> cel.AuthorizerVariable:
     """Return the variable ``authorizer`` of a write."""
     kind = request.kind
     requested = cel.Question(None, "", kind.group, kind.plural, request.subresource, request.namespace, request.name)
 
-    def ask(question: cel.Question, verb: str) -> cel.Decision:
+    def ask(question: cel.Question, verb: str) -> cel.AuthorizationDecision:
         user = request.user if question.account is None else service_account(*question.account)
         if authorizer is None or user is None:
-            return cel.Decision(allowed=True)
+            return cel.AuthorizationDecision(allowed=True)
         about = (verb, question.group, question.resource, question.subresource, question.namespace, question.name)
         asked = Attributes(*about, question.path, question.fields)
-        return cel.Decision(authorizer.allows(user, asked), authorizer.reason(user, asked))
+        return cel.AuthorizationDecision(authorizer.allows(user, asked), authorizer.reason(user, asked))
 
-    return cel.Authorizer(ask, requested)
+    return cel.AuthorizerVariable(ask, requested)
 
 
 def described(request: AdmissionRequest, matched: Kind) -> Json:

@@ -25,7 +25,7 @@ def is_exempt(kind: Kind) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class RuleWithOperations:
     """A ``RuleWithOperations``; ``*`` matches everything."""
 
     operations: frozenset[str]
@@ -38,7 +38,7 @@ class Rule:
     """Names of objects; empty matches all."""
 
     @classmethod
-    def of(cls, written: Mapping[str, Any]) -> Rule:
+    def of(cls, written: Mapping[str, Any]) -> RuleWithOperations:
         """Return a rule from its JSON."""
         parts = [text.partition("/") for text in written.get("resources") or ()]
         return cls(
@@ -72,10 +72,10 @@ def _holds(items: frozenset[str], wanted: str) -> bool:
 class Scope:
     """The rules and selectors of a webhook, policy or binding: its ``MatchResources``."""
 
-    rules: tuple[Rule, ...]
+    rules: tuple[RuleWithOperations, ...]
     takes_all: bool
     """Whether an absence of rules matches everything, as in a binding; in a webhook it matches nothing."""
-    excluded: tuple[Rule, ...]
+    excluded: tuple[RuleWithOperations, ...]
     is_exact: bool
     """Whether a rule matches only the versions it names (``matchPolicy: Exact``)."""
     namespaces: Selector
@@ -89,9 +89,9 @@ class Scope:
             InvalidSelector: A selector is invalid.
         """
         return cls(
-            tuple(map(Rule.of, written.get(rules) or ())),
+            tuple(map(RuleWithOperations.of, written.get(rules) or ())),
             rules == "resourceRules" and not written.get(rules),
-            tuple(map(Rule.of, written.get("excludeResourceRules") or ())),
+            tuple(map(RuleWithOperations.of, written.get("excludeResourceRules") or ())),
             written.get("matchPolicy") == "Exact",
             _selector(written.get("namespaceSelector")),
             _selector(written.get("objectSelector")),
@@ -137,7 +137,7 @@ class Scope:
         return not request.namespace or self.namespaces.matches(_labels(namespace))
 
 
-def _applies(rule: Rule, kind: Kind, operation: str, subresource: str, name: str | None) -> bool:
+def _applies(rule: RuleWithOperations, kind: Kind, operation: str, subresource: str, name: str | None) -> bool:
     named = name is None or not rule.names or name in rule.names
     return named and rule.covers(kind, operation, subresource)
 

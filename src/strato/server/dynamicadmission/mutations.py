@@ -21,7 +21,7 @@ from strato.server.dynamicadmission.conditions import Failed, Variables, environ
 from strato.server.dynamicadmission.equivalence import converted
 from strato.server.dynamicadmission.matching import Json
 from strato.server.dynamicadmission.reinvocation import Reinvocation
-from strato.server.dynamicadmission.sources import Policy, World
+from strato.server.dynamicadmission.sources import AdmissionPolicy, World
 from strato.server.fieldmanager.merge import merge
 from strato.server.fieldmanager.typed import Misfit, atomic_paths, check
 from strato.server.fieldmanager.types import ABSENT
@@ -58,7 +58,7 @@ class Mutations:
 
     def evaluate(
         self,
-        policies: Sequence[Policy],
+        policies: Sequence[AdmissionPolicy],
         request: AdmissionRequest,
         others: Sequence[Kind],
         namespace: Json | None,
@@ -99,7 +99,7 @@ class Mutations:
 
     def _invoke(
         self,
-        policy: Policy,
+        policy: AdmissionPolicy,
         invocation: Invocation,
         subject: AdmissionRequest,
         namespace: Json | None,
@@ -148,7 +148,7 @@ class Mutations:
         return self._applied(obj, config, matched)
 
     def _applied(self, obj: Json, config: Any, matched: Kind) -> Json:
-        if not isinstance(config, cel.Message) or config.type_name != "Object":
+        if not isinstance(config, cel.CelMessage) or config.type_name != "Object":
             raise Failed(f"unsupported return type from ApplyConfiguration expression: {cel.type_name(config)}")
         _check_types(config)
         named = {"apiVersion": obj.get("apiVersion"), "kind": obj.get("kind")}
@@ -183,7 +183,7 @@ def denial(request: AdmissionRequest, denials: Sequence[str]) -> ApiError:
     )
 
 
-def _key(policy: Policy, invocation: Invocation) -> tuple[str, str, str]:
+def _key(policy: AdmissionPolicy, invocation: Invocation) -> tuple[str, str, str]:
     params = invocation.params
     metadata = params["metadata"] if isinstance(params, dict) else {}
     return policy.name, invocation.binding.name, f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
@@ -206,7 +206,7 @@ def _patched(obj: Json, operations: Any) -> Json:
 
 
 def _operation(value: Any) -> Json:
-    if not isinstance(value, cel.Message) or value.type_name != "JSONPatch":
+    if not isinstance(value, cel.CelMessage) or value.type_name != "JSONPatch":
         raise Failed(
             "type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch, got element of "
             f"{cel.type_name(value)}"
@@ -226,7 +226,7 @@ def _check_types(value: Any, path: str = "") -> None:
     Raises:
         Failed: One has another type name.
     """
-    if isinstance(value, cel.Message):
+    if isinstance(value, cel.CelMessage):
         path = path or value.type_name
         if value.type_name != path:
             raise Failed(

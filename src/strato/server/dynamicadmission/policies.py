@@ -14,7 +14,7 @@ from strato.errors import ApiError, Cause
 from strato.server.dynamicadmission.bindings import invocations
 from strato.server.dynamicadmission.conditions import Failed, Variables, environment, evaluate, matches
 from strato.server.dynamicadmission.matching import Json
-from strato.server.dynamicadmission.sources import Binding, Policy, World
+from strato.server.dynamicadmission.sources import AdmissionPolicy, PolicyBinding, World
 
 _CODES = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413, "Invalid": 422}
 _MESSAGE_BYTES = 5 * 1024
@@ -42,7 +42,7 @@ class Decided(NamedTuple):
 
 
 def decide(
-    policy: Policy, request: AdmissionRequest, world: World, others: Sequence[Kind], namespace: Json | None
+    policy: AdmissionPolicy, request: AdmissionRequest, world: World, others: Sequence[Kind], namespace: Json | None
 ) -> Decided:
     """Evaluate a policy for each binding that matches the write, and for each of the binding's parameter objects."""
     decided = Decided(None, [], {})
@@ -61,8 +61,8 @@ def decide(
 
 def _evaluated(
     decided: Decided,
-    policy: Policy,
-    binding: Binding,
+    policy: AdmissionPolicy,
+    binding: PolicyBinding,
     request: AdmissionRequest,
     env: dict[str, Any],
     published: dict[str, dict[str, None]],
@@ -114,7 +114,9 @@ def _message(validation: Mapping[str, Any], env: cel.Env) -> str:
     return plain or f"failed expression: {validation['expression'].strip()}"
 
 
-def _applied(decided: Decided, policy: Policy, binding: Binding, request: AdmissionRequest, denial: Denial) -> Decided:
+def _applied(
+    decided: Decided, policy: AdmissionPolicy, binding: PolicyBinding, request: AdmissionRequest, denial: Denial
+) -> Decided:
     """Return the decision after the binding's ``validationActions`` for a failed validation."""
     actions = binding.spec.get("validationActions") or ()
     if "Deny" in actions:
@@ -136,7 +138,9 @@ def _applied(decided: Decided, policy: Policy, binding: Binding, request: Admiss
     return decided
 
 
-def _denied(decided: Decided, policy: Policy, binding: Binding, request: AdmissionRequest, denial: Denial) -> Decided:
+def _denied(
+    decided: Decided, policy: AdmissionPolicy, binding: PolicyBinding, request: AdmissionRequest, denial: Denial
+) -> Decided:
     """Return the decision with a denial, unless it has an earlier one."""
     if decided.denial is not None:
         return decided

@@ -25,7 +25,7 @@ class BadReview(Exception):
     """An answer is not an AdmissionReview for the question."""
 
 
-class Verdict(NamedTuple):
+class WebhookVerdict(NamedTuple):
     """A webhook's decision about a write."""
 
     allowed: bool
@@ -73,7 +73,7 @@ def version_for(accepted: Any) -> str:
     raise BadReview("webhook does not accept known AdmissionReview versions (v1, v1beta1)")
 
 
-def verdict(version: str, uid: str, answer: Any, *, mutates: bool) -> Verdict:
+def verdict(version: str, uid: str, answer: Any, *, mutates: bool) -> WebhookVerdict:
     """Return the decision in a decoded answer.
 
     Raises:
@@ -100,7 +100,7 @@ def verdict(version: str, uid: str, answer: Any, *, mutates: bool) -> Verdict:
         raise BadReview("response.warnings is not a list of texts")
     if not isinstance(annotations, dict) or not all(isinstance(one, str) for one in annotations.values()):
         raise BadReview("response.auditAnnotations is not an object of texts")
-    return Verdict(
+    return WebhookVerdict(
         allowed,
         patch,
         result,

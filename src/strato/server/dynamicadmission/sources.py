@@ -88,7 +88,7 @@ class Hook:
         return self.written.get("failurePolicy") == "Ignore"
 
 
-class Binding(NamedTuple):
+class PolicyBinding(NamedTuple):
     """A policy's binding: where the policy applies, and with which parameters."""
 
     name: str
@@ -97,13 +97,13 @@ class Binding(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Policy:
+class AdmissionPolicy:
     """A policy with its bindings; one without any does nothing."""
 
     name: str
     spec: Mapping[str, Any]
     scope: Scope
-    bindings: tuple[Binding, ...]
+    bindings: tuple[PolicyBinding, ...]
 
     @property
     def fails_open(self) -> bool:
@@ -116,8 +116,8 @@ class Concerned(NamedTuple):
 
     mutating: tuple[Hook, ...]
     validating: tuple[Hook, ...]
-    policies: tuple[Policy, ...]
-    mutations: tuple[Policy, ...]
+    policies: tuple[AdmissionPolicy, ...]
+    mutations: tuple[AdmissionPolicy, ...]
     """The mutating policies, which are evaluated before the mutating webhooks are called."""
     others: tuple[Kind, ...] = ()
     """The other versions of the kind."""
@@ -202,19 +202,19 @@ def _hooks(configurations: Sequence[Json]) -> tuple[Hook, ...]:
     return tuple(found)
 
 
-def _policies(policies: Sequence[Json], bindings: Sequence[Json]) -> tuple[Policy, ...]:
-    bound: dict[str, list[Binding]] = {}
+def _policies(policies: Sequence[Json], bindings: Sequence[Json]) -> tuple[AdmissionPolicy, ...]:
+    bound: dict[str, list[PolicyBinding]] = {}
     for one in bindings:
         name, spec = one["metadata"]["name"], one.get("spec") or {}
         scope = _scope(spec.get("matchResources") or {}, name)
         if scope is not None:
-            bound.setdefault(spec.get("policyName") or "", []).append(Binding(name, spec, scope))
+            bound.setdefault(spec.get("policyName") or "", []).append(PolicyBinding(name, spec, scope))
     found = []
     for policy in policies:
         name, spec = policy["metadata"]["name"], policy.get("spec") or {}
         scope = _scope(spec.get("matchConstraints") or {}, name)
         if scope is not None and name in bound:
-            found.append(Policy(name, spec, scope, tuple(bound[name])))
+            found.append(AdmissionPolicy(name, spec, scope, tuple(bound[name])))
     return tuple(found)
 
 

@@ -19,7 +19,7 @@ from strato.server.dynamicadmission import conditions, reviews
 from strato.server.dynamicadmission.equivalence import as_matched, converted
 from strato.server.dynamicadmission.matching import Json
 from strato.server.dynamicadmission.reinvocation import Reinvocation
-from strato.server.dynamicadmission.reviews import BadReview, Verdict
+from strato.server.dynamicadmission.reviews import BadReview, WebhookVerdict
 from strato.server.dynamicadmission.sources import Concerned, Hook, World
 from strato.server.flowcontrol.dispatch import Steps
 from strato.server.flowcontrol.waiting import Costly, Elsewhere
@@ -34,7 +34,7 @@ _DEFAULT_SECONDS, _LEAST_SECONDS, _MOST_SECONDS = 10, 1, 30
 _MUTATION, _VALIDATION = "mutation.webhook.admission.k8s.io", "validating.webhook.admission.k8s.io"
 
 
-class Call(NamedTuple):
+class WebhookCall(NamedTuple):
     """A webhook to call, and the question for it."""
 
     hook: Hook
@@ -107,7 +107,7 @@ class Webhooks:
         Raises:
             ApiError: One refused the write or could not be called; of several the first in order.
         """
-        calls: list[Call] = []
+        calls: list[WebhookCall] = []
         for hook in concerned.validating:
             call = yield from self._call_for(hook, request, concerned.others, namespace, options)
             if call is not None:
@@ -147,7 +147,7 @@ class Webhooks:
         others: Sequence[Kind],
         namespace: Json | None,
         options: Json | None,
-    ) -> Steps[Call | None]:
+    ) -> Steps[WebhookCall | None]:
         """Return the call of a webhook for a write; None if its selectors or conditions do not match.
 
         Raises:
@@ -175,30 +175,32 @@ class Webhooks:
         shown = as_matched(self.world.registry, request, matched)
         body = _encode(reviews.question(version, uid, request, matched, shown, options))
         seconds = min(max(written.get("timeoutSeconds") or _DEFAULT_SECONDS, _LEAST_SECONDS), _MOST_SECONDS)
-        return Call(hook, matched, version, uid, body, seconds)
+        return WebhookCall(hook, matched, version, uid, body, seconds)
 
-    async def _all(self, calls: Sequence[Call]) -> list[bytes | CallFailed | ApiError]:
+    async def _all(self, calls: Sequence[WebhookCall]) -> list[bytes | CallFailed | ApiError]:
         return list(await asyncio.gather(*map(self._asked, calls)))
 
-    async def _asked(self, call: Call) -> bytes | CallFailed | ApiError:
+    async def _asked(self, call: WebhookCall) -> bytes | CallFailed | ApiError:
         try:
             return await self.client.post(call.hook.written.get("clientConfig") or {}, call.body, call.seconds)
         except (CallFailed, ApiError) as error:
             return error
 
-    def _verdict(self, call: Call, request: AdmissionRequest, open_key: str, *, mutates: bool) -> Steps[Verdict | None]:
+    def _verdict(
+        self, call: WebhookCall, request: AdmissionRequest, open_key: str, *, mutates: bool
+    ) -> Steps[WebhookVerdict | None]:
         answer: bytes | CallFailed | ApiError = yield Elsewhere(lambda: self._asked(call))
         return (yield from self._read(call, answer, request, open_key, mutates=mutates))
 
     def _read(
         self,
-        call: Call,
+        call: WebhookCall,
         answer: bytes | CallFailed | ApiError,
         request: AdmissionRequest,
         open_key: str,
         *,
         mutates: bool,
-    ) -> Steps[Verdict | None]:
+    ) -> Steps[WebhookVerdict | None]:
         """Return a webhook's decision; None if the call failed and its failure policy is Ignore.
 
         Raises:
@@ -248,7 +250,10 @@ def _decoded(answer: bytes) -> Steps[Any]:
 
 
 def _patched(
-    call: Call, verdict: Verdict, request: AdmissionRequest, changed: Callable[[Callable[[Json], Any]], Json]
+    call: WebhookCall,
+    verdict: WebhookVerdict,
+    request: AdmissionRequest,
+    changed: Callable[[Callable[[Json], Any]], Json],
 ) -> Steps[bool]:
     """Apply the patch of a webhook; return whether it changed anything."""
     hook = call.hook
@@ -285,7 +290,7 @@ def _patched(
     return True
 
 
-def _note(request: AdmissionRequest, hook: Hook, verdict: Verdict) -> None:
+def _note(request: AdmissionRequest, hook: Hook, verdict: WebhookVerdict) -> None:
     request.warnings.extend(verdict.warnings)
     for key, value in verdict.annotations.items():
         request.audit_annotations.setdefault(f"{hook.name}/{key}", value)

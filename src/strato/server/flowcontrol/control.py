@@ -14,7 +14,7 @@ from strato.api.wire import Request, User
 from strato.lru import LruCache
 from strato.metrics import Sample
 from strato.server.flowcontrol import defaults
-from strato.server.flowcontrol.dispatch import Dispatcher, Flow, Level
+from strato.server.flowcontrol.dispatch import Dispatcher, Flow, PriorityLevel
 from strato.server.flowcontrol.schemas import Candidates, Match, Schema, read_schemas
 from strato.server.snapshot import Change
 from strato.server.store import Store
@@ -41,12 +41,12 @@ class FlowControl:
     def __init__(self, store: Store, timer: Callable[[], float]) -> None:
         self._store = store
         self.dispatcher = Dispatcher(timer)
-        self.levels: dict[str, Level] = {}
+        self.levels: dict[str, PriorityLevel] = {}
         self._level_uids: dict[str, str] = {}
         self._schemas: list[Schema] = []
         self._by_user: LruCache[User, _UserSchemas] = LruCache(_USERS_BYTES, lambda user, _: 3000 + len(repr(user)))
         self._is_read = False
-        own = Level("own", _UNLIMITED, _UNLIMITED, _UNLIMITED)
+        own = PriorityLevel("own", _UNLIMITED, _UNLIMITED, _UNLIMITED)
         self.own = Flow(own, "", _UNLIMITED)
         """The flow of the cluster's own parts."""
         for kind in (catalog.FLOWSCHEMA, catalog.PRIORITYLEVELCONFIGURATION):
@@ -122,7 +122,7 @@ class FlowControl:
             # with one loop no level can be unlimited: exempt requests get as much of it as all others together
             shares = total if name == defaults.EXEMPT else max(1, _shares(obj))
             length, total_length = (_UNLIMITED, _UNLIMITED) if name == defaults.EXEMPT else _lengths(obj)
-            level = before.get(name) or Level(name, shares, length, total_length)
+            level = before.get(name) or PriorityLevel(name, shares, length, total_length)
             level.shares, level.queue_length, level.total_length = float(shares), length, total_length
             self.levels[name] = level
             self._level_uids[name] = obj["metadata"].get("uid", "")

@@ -45,7 +45,7 @@ _MOST_FLOWS = 4096
 """Number of flows from which on idle ones are dropped."""
 
 
-class Level:
+class PriorityLevel:
     """A priority level.
 
     Args:
@@ -70,7 +70,7 @@ class Level:
 class Flow:
     """Requests that share one queue, those of one user, say; flows of a level compete with each other."""
 
-    def __init__(self, level: Level, name: str, seats: int = SEATS) -> None:
+    def __init__(self, level: PriorityLevel, name: str, seats: int = SEATS) -> None:
         self.level, self.name = level, name
         self.virtual = 0.0
         self.epoch = 0
@@ -101,7 +101,7 @@ class _Queue:
     """The flows with waiting requests (or, in another queue, slices), ordered by virtual time of level and flow."""
 
     def __init__(self) -> None:
-        self._heaps: dict[Level, list[tuple[float, int, Flow]]] = {}
+        self._heaps: dict[PriorityLevel, list[tuple[float, int, Flow]]] = {}
         self._pushed = 0
 
     def __bool__(self) -> bool:
@@ -122,7 +122,7 @@ class _Queue:
         return flow
 
 
-def _virtual(level: Level) -> float:
+def _virtual(level: PriorityLevel) -> float:
     return level.virtual
 
 
@@ -214,7 +214,7 @@ class Dispatcher:
         self._now = 0.0
         """Virtual time of the level that was served last."""
 
-    def flow(self, level: Level, name: str) -> Flow:
+    def flow(self, level: PriorityLevel, name: str) -> Flow:
         """Return the flow of a level with that name."""
         key = (level.name, name)
         flow = self.flows.get(key)

@@ -36,7 +36,7 @@ class BackupError(StratoError):
     """A backup cannot be written or read; names the file and what is wrong."""
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+class BackupManifest(msgspec.Struct, frozen=True, kw_only=True):
     """The description of a backup, in the backup."""
 
     format: int
@@ -62,7 +62,7 @@ def write_backup(
     *,
     created: str,
     encryption_keys: Sequence[str] = (),
-) -> Manifest:
+) -> BackupManifest:
     """Write a backup of a copy of a journal and of files by name; ``target`` appears complete or not at all.
 
     Raises:
@@ -76,7 +76,7 @@ def write_backup(
         with open(fd, "wb") as file, tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
             for name, path in [(JOURNAL_NAME, journal), *((_FILES + name, path) for name, path in files.items())]:
                 checksums[name] = _add(archive, name, path)
-            manifest = Manifest(
+            manifest = BackupManifest(
                 format=FORMAT,
                 version=__version__,
                 created=created,
@@ -127,7 +127,7 @@ def _member(name: str, size: int) -> tarfile.TarInfo:
 
 
 @contextmanager
-def opened_backup(path: Path, scratch: Path) -> Iterator[Opened]:
+def opened_backup(path: Path, scratch: Path) -> Iterator[OpenedBackup]:
     """Unpack a backup into an empty directory, check all of it, and yield it.
 
     Raises:
@@ -148,17 +148,17 @@ def opened_backup(path: Path, scratch: Path) -> Iterator[Opened]:
     except JournalError as error:
         raise BackupError(f"{path} is damaged: {error}") from error
     try:
-        yield Opened(manifest, objects, scratch)
+        yield OpenedBackup(manifest, objects, scratch)
     except JournalError as error:
         raise BackupError(f"{path} is damaged: {error}") from error
     finally:
         journal.close()
 
 
-class Opened:
+class OpenedBackup:
     """An unpacked backup."""
 
-    def __init__(self, manifest: Manifest, objects: Iterator[Stored], scratch: Path) -> None:
+    def __init__(self, manifest: BackupManifest, objects: Iterator[Stored], scratch: Path) -> None:
         self.manifest = manifest
         self.objects = objects
         """Every stored object. They are checked while they are read, so none may be used before the last one was
@@ -171,7 +171,7 @@ class Opened:
         return {name: (self._scratch / _FILES / name).read_bytes() for name in names}
 
 
-def _unpack(path: Path, scratch: Path) -> Manifest:
+def _unpack(path: Path, scratch: Path) -> BackupManifest:
     found: dict[str, str] = {}
     manifest = None
     with tarfile.open(path, mode="r:") as archive:
@@ -204,9 +204,9 @@ def _is_plain(name: str) -> bool:
     return name in (_MANIFEST, JOURNAL_NAME) or (parts[0] == "files" and not {"", ".", ".."} & set(parts))
 
 
-def _read_manifest(path: Path, content: bytes) -> Manifest:
+def _read_manifest(path: Path, content: bytes) -> BackupManifest:
     try:
-        manifest = msgspec.json.decode(content, type=Manifest)
+        manifest = msgspec.json.decode(content, type=BackupManifest)
         Marked(bytes.fromhex(manifest.identity).hex(), 0, manifest.revision, bytes.fromhex(manifest.chain))
     except (*UNDECODABLE, ValueError) as error:
         raise BackupError(f"{path} is damaged: its {_MANIFEST} cannot be read ({error}); take an older one") from error

@@ -26,7 +26,7 @@ _INTEGER_BYTES = (0, 1, 2, 3, 4, 6, 8)
 """Length of an integer by its serial type."""
 
 
-class Row(NamedTuple):
+class PageRow(NamedTuple):
     """One row of a leaf or inner page."""
 
     rowid: int | None
@@ -68,7 +68,7 @@ def free_pages(pages: Mapping[int, bytes]) -> tuple[set[int], bool]:
     return free, header.startswith(_MAGIC) and len(free) == total
 
 
-def rows_of(pages: Mapping[int, bytes], number: int) -> Iterator[Row]:
+def rows_of(pages: Mapping[int, bytes], number: int) -> Iterator[PageRow]:
     """Yield the rows of a page that can be decoded; none if the page is not one with rows."""
     content = pages[number]
     start = _DATABASE_HEADER_BYTES if number == 1 else 0
@@ -85,7 +85,7 @@ def rows_of(pages: Mapping[int, bytes], number: int) -> Iterator[Row]:
             continue
 
 
-def _cell(pages: Mapping[int, bytes], content: bytes, kind: int, at: int) -> Row:
+def _cell(pages: Mapping[int, bytes], content: bytes, kind: int, at: int) -> PageRow:
     if kind == _INDEX_INNER:
         at += 4  # skips the number of the child page
     size, at = _varint(content, at)
@@ -106,7 +106,7 @@ def _cell(pages: Mapping[int, bytes], content: bytes, kind: int, at: int) -> Row
         following = int.from_bytes(overflow[:4], "big")
         payload.append(overflow[4 : 4 + missing])
         missing -= PAGE_BYTES - 4
-    return Row(rowid, tuple(_values(b"".join(payload))))
+    return PageRow(rowid, tuple(_values(b"".join(payload))))
 
 
 def _values(payload: bytes) -> Iterator[Value]:

@@ -14,7 +14,7 @@ from strato.server.journal import records
 from strato.server.journal.errors import JournalDamaged
 from strato.server.journal.files import wal_path
 from strato.server.journal.mark import mark_path, read_mark
-from strato.server.journal.pages import Row, database_pages, free_pages, rows_of, wal_frames
+from strato.server.journal.pages import PageRow, database_pages, free_pages, rows_of, wal_frames
 from strato.server.journal.rebuild import REVISION_STEP, write_journal
 from strato.server.journal.records import Folded, Stored
 
@@ -42,7 +42,7 @@ class _Found:
     folded: Folded | None = None
     knows_free_pages: bool = True
 
-    def take(self, row: Row, *, with_objects: bool) -> None:
+    def take(self, row: PageRow, *, with_objects: bool) -> None:
         """Add a row of any table."""
         match row.values:
             case (None, bytes(changes), bytes(previous), bytes(checksum)) if row.rowid is not None:

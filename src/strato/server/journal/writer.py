@@ -58,7 +58,7 @@ _SYNC_SECONDS = 0.1
 """Pause between flushes of the mark, and so how old it may be after a power failure; the flushes cost 1 % or less."""
 
 
-class Task(NamedTuple):
+class JournalCall(NamedTuple):
     """A function to call on the journal's thread, and the future of its result."""
 
     work: Callable[[], Any]
@@ -102,7 +102,7 @@ class SqliteJournal:
         """Size of the batch whose last part is in ``_durable``; 0 until that part is committed."""
         self._begun = 0.0
         """When the thread was given the last batch, in the loop's time."""
-        self._batches: queue.SimpleQueue[list[Change] | Task | None] = queue.SimpleQueue()
+        self._batches: queue.SimpleQueue[list[Change] | JournalCall | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._store: Store | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -232,7 +232,7 @@ class SqliteJournal:
         with contextlib.suppress(queue.Empty):
             while True:
                 item = self._batches.get_nowait()
-                if isinstance(item, Task):
+                if isinstance(item, JournalCall):
                     item.refuse()
 
     def _sync_mark(self, *, is_idle: bool) -> None:
@@ -331,7 +331,7 @@ class SqliteJournal:
             item = self._batches.get(timeout=_IDLE_SECONDS if self.file.log_bytes else None)
         except queue.Empty:
             return [], False
-        if isinstance(item, Task):
+        if isinstance(item, JournalCall):
             item.run()
             return [], False
         return item or [], item is None
@@ -354,7 +354,7 @@ class SqliteJournal:
         """Call a function on the journal's thread, between two commits."""
         assert self._thread is not None, "the journal has been started"
         future: Future[Any] = Future()
-        task = Task(work, future)
+        task = JournalCall(work, future)
         self._batches.put(task)
         if self._has_ended:
             task.refuse()

@@ -8,7 +8,7 @@ from typing import Any
 from strato.api.kinds import Kind
 from strato.api.meta import Json
 from strato.server.openapi import paths, schemas
-from strato.server.openapi.paths import Operation
+from strato.server.openapi.paths import PathOperation
 from strato.server.schema import shapes
 
 Sources = Sequence[tuple[Kind, Mapping[str, Any] | None]]
@@ -57,7 +57,7 @@ def _schemas(sources: Sources) -> tuple[dict[str, Json], set[str]]:
     return extra, roots
 
 
-def _target(operation: Operation, what: str) -> str:
+def _target(operation: PathOperation, what: str) -> str:
     name = schemas.name_of(operation.kind)
     return {
         "object": name,
@@ -68,7 +68,7 @@ def _target(operation: Operation, what: str) -> str:
     }[what]
 
 
-def _common(operation: Operation) -> Json:
+def _common(operation: PathOperation) -> Json:
     kind = operation.kind
     tag = f"{kind.group or 'core'}_{kind.version}".replace(".k8s.io", "").replace(".", "_")
     return {
@@ -84,7 +84,7 @@ def _patch_types(kind: Kind) -> Sequence[str]:
     return paths.PATCH_TYPES if shapes.load().of(kind) is not None else paths.CUSTOM_PATCH_TYPES
 
 
-def _path_item_v3(operation: Operation) -> Json:
+def _path_item_v3(operation: PathOperation) -> Json:
     parameters = [_parameter_v3(name, "path", "string", True) for name in operation.path_parameters]
     return {"parameters": parameters} if parameters else {}
 
@@ -94,7 +94,7 @@ def _parameter_v3(name: str, place: str, type_: str, required: bool = False) -> 
     return {**entry, "required": True} if required else entry
 
 
-def _operation_v3(operation: Operation) -> Json:
+def _operation_v3(operation: PathOperation) -> Json:
     entry = _common(operation)
     entry["parameters"] = [_parameter_v3(name, "query", type_) for name, type_ in operation.parameters]
     result = {"schema": {"$ref": schemas.REFERENCE + _target(operation, operation.result)}}
@@ -106,7 +106,7 @@ def _operation_v3(operation: Operation) -> Json:
     return entry
 
 
-def _path_item_v2(operation: Operation) -> Json:
+def _path_item_v2(operation: PathOperation) -> Json:
     parameters = [_parameter_v2(name, "path", "string", True) for name in operation.path_parameters]
     return {"parameters": parameters} if parameters else {}
 
@@ -116,7 +116,7 @@ def _parameter_v2(name: str, place: str, type_: str, required: bool = False) -> 
     return {**entry, "required": True} if required else entry
 
 
-def _operation_v2(operation: Operation) -> Json:
+def _operation_v2(operation: PathOperation) -> Json:
     entry = _common(operation)
     parameters = [_parameter_v2(name, "query", type_) for name, type_ in operation.parameters]
     if operation.body:

@@ -37,7 +37,7 @@ CUSTOM_PATCH_TYPES = (PATCH_TYPES[0], PATCH_TYPES[1], PATCH_TYPES[3])
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class PathOperation:
     """One operation on one path."""
 
     path: str
@@ -71,32 +71,32 @@ class Operation:
         return f"{verb}{group}{self.kind.version.capitalize()}{scope}{self.kind.name}{sub}{everywhere}"
 
 
-def operations(kind: Kind) -> Iterator[Operation]:
+def operations(kind: Kind) -> Iterator[PathOperation]:
     """Yield every operation that a kind's resource offers."""
     collection = kind.path("{namespace}") if kind.namespaced else kind.path()
     verbs = kind.verbs
     if kind.namespaced and "list" in verbs:
-        yield Operation(kind.path(), "get", "list", kind, _LIST_PARAMETERS, "", "list")
+        yield PathOperation(kind.path(), "get", "list", kind, _LIST_PARAMETERS, "", "list")
     if "list" in verbs:
-        yield Operation(collection, "get", "list", kind, _LIST_PARAMETERS, "", "list")
+        yield PathOperation(collection, "get", "list", kind, _LIST_PARAMETERS, "", "list")
     if "create" in verbs:
-        yield Operation(collection, "post", "post", kind, _WRITE_PARAMETERS, "object", "object")
+        yield PathOperation(collection, "post", "post", kind, _WRITE_PARAMETERS, "object", "object")
     if "deletecollection" in verbs:
         parameters = (*_DELETE_PARAMETERS, *_LIST_PARAMETERS)
-        yield Operation(collection, "delete", "deletecollection", kind, parameters, "options", "status")
+        yield PathOperation(collection, "delete", "deletecollection", kind, parameters, "options", "status")
     item = f"{collection}/{{name}}"
     if "get" in verbs:
-        yield Operation(item, "get", "get", kind, (), "", "object")
+        yield PathOperation(item, "get", "get", kind, (), "", "object")
     yield from _changes(kind, item, verbs)
     if "delete" in verbs:
-        yield Operation(item, "delete", "delete", kind, _DELETE_PARAMETERS, "options", "status")
+        yield PathOperation(item, "delete", "delete", kind, _DELETE_PARAMETERS, "options", "status")
     if kind.has_status:
-        yield Operation(f"{item}/status", "get", "get", kind, (), "", "object")
+        yield PathOperation(f"{item}/status", "get", "get", kind, (), "", "object")
         yield from _changes(kind, f"{item}/status", ("update", "patch"))
 
 
-def _changes(kind: Kind, path: str, verbs: tuple[str, ...]) -> Iterator[Operation]:
+def _changes(kind: Kind, path: str, verbs: tuple[str, ...]) -> Iterator[PathOperation]:
     if "update" in verbs:
-        yield Operation(path, "put", "put", kind, _WRITE_PARAMETERS, "object", "object")
+        yield PathOperation(path, "put", "put", kind, _WRITE_PARAMETERS, "object", "object")
     if "patch" in verbs:
-        yield Operation(path, "patch", "patch", kind, _PATCH_PARAMETERS, "patch", "object")
+        yield PathOperation(path, "patch", "patch", kind, _PATCH_PARAMETERS, "patch", "object")

@@ -95,7 +95,7 @@ def _field(number: int, content: bytes) -> bytes:
     return delimited(varint_bytes(number << 3 | BYTES), content)
 
 
-def _message(api_version: str, kind: str) -> messages.Message:
+def _message(api_version: str, kind: str) -> messages.MessageDecoder:
     types, kinds = messages.table()
     group, _, version = api_version.rpartition("/")
     name = kinds.get(f"{group}/{version}/{kind}") or kinds.get(_OPTIONS + kind)

@@ -54,19 +54,19 @@ PACE = _Pace()
 """One counter for all decodings: it only spaces the pauses."""
 
 
-class Message:
+class MessageDecoder:
     """Decodes one message type; its fields are looked up on first use, as types are recursive."""
 
     __slots__ = ("_fields", "_name", "_required", "_stores", "_template", "_types")
 
-    def __init__(self, name: str, fields: Mapping[str, list[str]], types: Mapping[str, Message]) -> None:
+    def __init__(self, name: str, fields: Mapping[str, list[str]], types: Mapping[str, MessageDecoder]) -> None:
         """Describe a message by its row of the table."""
         self._name = name
         self._fields = fields
         self._types = types
         self._stores: dict[int, Store] = {}
         self._template: Json = {}
-        self._required: list[tuple[str, Message]] = []
+        self._required: list[tuple[str, MessageDecoder]] = []
 
     def decode(self, data: bytes, depth: int = 0) -> Json:
         """Decode a message into a dict.
@@ -180,11 +180,11 @@ def rows() -> Rows:
 
 
 @cache
-def table() -> tuple[Mapping[str, Message], Mapping[str, str]]:
+def table() -> tuple[Mapping[str, MessageDecoder], Mapping[str, str]]:
     """Return all decoders by message name, and the message names of kinds."""
     content = rows()
-    messages: dict[str, Message] = {}
-    messages.update((name, Message(name, fields, messages)) for name, fields in content.messages.items())
+    messages: dict[str, MessageDecoder] = {}
+    messages.update((name, MessageDecoder(name, fields, messages)) for name, fields in content.messages.items())
     return messages, content.kinds
 
 
@@ -193,7 +193,7 @@ def _scalar_read(scalar: Scalar) -> Read:
     return lambda value, _depth: read(value)
 
 
-def _message_read(name: str, types: Mapping[str, Message]) -> Read:
+def _message_read(name: str, types: Mapping[str, MessageDecoder]) -> Read:
     if name in RAW:
         return lambda value, _depth: raw_json(blobs(value).get(1, b""))
     message = types[name]

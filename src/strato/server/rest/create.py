@@ -14,7 +14,7 @@ from strato.server.dynamicadmission import typechecking
 from strato.server.preparation import encode
 from strato.server.registry import Served
 from strato.server.rest import certificaterequests, ownership, pipeline, storing
-from strato.server.rest.pipeline import AGAIN, KINDS, METADATA, NEW, REST, STATUS, Draft, Row
+from strato.server.rest.pipeline import AGAIN, KINDS, METADATA, NEW, REST, STATUS, DeclaredStep, Draft
 from strato.server.rest.state import State
 from strato.server.rest.stored import Stored
 from strato.server.strategies import strategy_of
@@ -109,34 +109,34 @@ _PREPARED = (catalog.NAMESPACE, catalog.CUSTOMRESOURCEDEFINITION, catalog.VALIDA
 _MEMBERS = (REST, STATUS)
 _ADMITTED = frozenset((*_MEMBERS, KINDS))
 CREATION = (
-    Row(_name_namespace, frozenset((METADATA,))),
-    Row(_drop_repeated_owners, frozenset((METADATA,))),
-    Row(_check_namespace_is_open, frozenset((METADATA, NEW))),
-    Row(pipeline.fill_defaults, frozenset(_MEMBERS)),
-    Row(ownership.track, frozenset((METADATA, *_MEMBERS))),
-    Row(_begin_metadata, frozenset((METADATA,))),
-    Row(_identify, frozenset((METADATA, NEW))),
-    Row(_begin_status, frozenset(_MEMBERS)),
-    Row(_require_name, frozenset((METADATA,))),
+    DeclaredStep(_name_namespace, frozenset((METADATA,))),
+    DeclaredStep(_drop_repeated_owners, frozenset((METADATA,))),
+    DeclaredStep(_check_namespace_is_open, frozenset((METADATA, NEW))),
+    DeclaredStep(pipeline.fill_defaults, frozenset(_MEMBERS)),
+    DeclaredStep(ownership.track, frozenset((METADATA, *_MEMBERS))),
+    DeclaredStep(_begin_metadata, frozenset((METADATA,))),
+    DeclaredStep(_identify, frozenset((METADATA, NEW))),
+    DeclaredStep(_begin_status, frozenset(_MEMBERS)),
+    DeclaredStep(_require_name, frozenset((METADATA,))),
     # The cache is not used for users with restricted rights, and admission declares what of the metadata it reads.
-    Row(pipeline.check_rights, _ADMITTED),
-    Row(pipeline.mutate, _ADMITTED, pipeline.has_rules("CREATE")),
-    Row(None, frozenset((*_MEMBERS, NEW)), yielding=pipeline.call_mutating),
-    Row(pipeline.fill_defaults, frozenset(_MEMBERS), _is_custom),
-    Row(pipeline.validate, frozenset((METADATA, *_MEMBERS))),
-    Row(_check_namespace_is_open, frozenset((METADATA, NEW, AGAIN))),
-    Row(pipeline.admit, _ADMITTED, pipeline.has_rules("CREATE")),
-    Row(certificaterequests.begin, frozenset((METADATA, REST, NEW)), certificaterequests.concerns),
-    Row(None, frozenset((*_MEMBERS, NEW)), yielding=pipeline.call_validating),
-    Row(_prepare, _ADMITTED, _is_prepared),
-    Row(None, frozenset(_MEMBERS), yielding=pipeline.encode_members),
-    Row(_check_namespace_is_open, frozenset((METADATA, NEW, AGAIN))),
-    Row(pipeline.convert, _ADMITTED | {NEW}, pipeline.is_converted),
-    Row(pipeline.count_quotas, frozenset((*_MEMBERS, NEW)), yielding=pipeline.count_quotas_yielding),
-    Row(_find_key, frozenset((METADATA, NEW))),
-    Row(pipeline.allocate, frozenset((*_MEMBERS, NEW)), pipeline.is_service),
-    Row(pipeline.charge_quotas, frozenset((*_MEMBERS, NEW))),
-    Row(_store, frozenset((METADATA, *_MEMBERS, NEW))),
+    DeclaredStep(pipeline.check_rights, _ADMITTED),
+    DeclaredStep(pipeline.mutate, _ADMITTED, pipeline.has_rules("CREATE")),
+    DeclaredStep(None, frozenset((*_MEMBERS, NEW)), yielding=pipeline.call_mutating),
+    DeclaredStep(pipeline.fill_defaults, frozenset(_MEMBERS), _is_custom),
+    DeclaredStep(pipeline.validate, frozenset((METADATA, *_MEMBERS))),
+    DeclaredStep(_check_namespace_is_open, frozenset((METADATA, NEW, AGAIN))),
+    DeclaredStep(pipeline.admit, _ADMITTED, pipeline.has_rules("CREATE")),
+    DeclaredStep(certificaterequests.begin, frozenset((METADATA, REST, NEW)), certificaterequests.concerns),
+    DeclaredStep(None, frozenset((*_MEMBERS, NEW)), yielding=pipeline.call_validating),
+    DeclaredStep(_prepare, _ADMITTED, _is_prepared),
+    DeclaredStep(None, frozenset(_MEMBERS), yielding=pipeline.encode_members),
+    DeclaredStep(_check_namespace_is_open, frozenset((METADATA, NEW, AGAIN))),
+    DeclaredStep(pipeline.convert, _ADMITTED | {NEW}, pipeline.is_converted),
+    DeclaredStep(pipeline.count_quotas, frozenset((*_MEMBERS, NEW)), yielding=pipeline.count_quotas_yielding),
+    DeclaredStep(_find_key, frozenset((METADATA, NEW))),
+    DeclaredStep(pipeline.allocate, frozenset((*_MEMBERS, NEW)), pipeline.is_service),
+    DeclaredStep(pipeline.charge_quotas, frozenset((*_MEMBERS, NEW))),
+    DeclaredStep(_store, frozenset((METADATA, *_MEMBERS, NEW))),
 )
 KNOWN_REST = frozenset((*_MEMBERS, KINDS))
 """The inputs that are known of an object with a cached spec."""

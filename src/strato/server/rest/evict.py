@@ -178,7 +178,7 @@ def _covered(selector: Selector, body: bytes) -> Covered | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class DisruptionsAllowed:
     """The state of a budget: how many pods may still be disrupted."""
 
     needed: int
@@ -193,7 +193,7 @@ class Room:
         return policy == "AlwaysAllow" or self.healthy >= self.needed > 0
 
 
-def room_for(spec: Json, pods: Iterable[Covered], expected: int) -> Room:
+def room_for(spec: Json, pods: Iterable[Covered], expected: int) -> DisruptionsAllowed:
     """Return the state of a budget.
 
     Args:
@@ -207,7 +207,7 @@ def room_for(spec: Json, pods: Iterable[Covered], expected: int) -> Room:
         needed = max(0, expected - _count(at_most, expected))
     else:
         needed = _count(at_least, expected) if at_least is not None else 0
-    return Room(needed, sum(pod.is_healthy for pod in pods))
+    return DisruptionsAllowed(needed, sum(pod.is_healthy for pod in pods))
 
 
 def is_healthy(pod: Json) -> bool:

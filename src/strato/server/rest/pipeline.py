@@ -83,7 +83,7 @@ Step = Callable[[State, Draft], None]
 YieldingStep = Callable[[State, Draft], Steps[None]]
 
 
-class Row(NamedTuple):
+class DeclaredStep(NamedTuple):
     """A step of a pipeline with its declarations."""
 
     step: Step | None
@@ -95,7 +95,7 @@ class Row(NamedTuple):
     """The same step for `Pipeline.sliced`, if it waits or takes long."""
 
 
-class Run(NamedTuple):
+class StepGroup(NamedTuple):
     """Consecutive steps that `Pipeline.sliced` runs in the same way."""
 
     steps: tuple[Step, ...]
@@ -105,20 +105,20 @@ class Run(NamedTuple):
     """The steps of a run that has no others."""
 
 
-class Plan(NamedTuple):
+class RemainingSteps(NamedTuple):
     """The steps left for one kind if certain inputs are known."""
 
     at_once: tuple[Step, ...]
-    sliced: tuple[Run, ...]
+    sliced: tuple[StepGroup, ...]
 
 
 class Pipeline:
     """The list of steps of creations or updates."""
 
-    def __init__(self, state: State, rows: Iterable[Row]) -> None:
+    def __init__(self, state: State, rows: Iterable[DeclaredStep]) -> None:
         self._state = state
         self._rows = tuple(rows)
-        self._plans: dict[tuple[Served, frozenset[str]], Plan] = {}
+        self._plans: dict[tuple[Served, frozenset[str]], RemainingSteps] = {}
 
     def at_once(self, draft: Draft, known: frozenset[str] = NOTHING) -> None:
         """Run all steps without yielding, except those whose inputs are all known."""
@@ -139,7 +139,7 @@ class Pipeline:
             for step in yielding:
                 yield from step(state, draft)
 
-    def _plan(self, served: Served, known: frozenset[str]) -> Plan:
+    def _plan(self, served: Served, known: frozenset[str]) -> RemainingSteps:
         if len(self._plans) >= _KINDS_MAX:  # entries of kinds whose definitions are gone
             self._plans.clear()
         rows = [
@@ -147,7 +147,7 @@ class Pipeline:
             for row in self._rows
             if not row.reads <= known and (row.concerns is None or row.concerns(self._state, served))
         ]
-        plan = self._plans[served, known] = Plan(
+        plan = self._plans[served, known] = RemainingSteps(
             tuple(row.step for row in rows if row.step is not None and AGAIN not in row.reads),
             tuple(_run_of(*manner, tuple(run)) for manner, run in groupby(rows, _manner)),
         )
@@ -159,14 +159,14 @@ def _run(steps: Iterable[Step], state: State, draft: Draft) -> None:
         step(state, draft)
 
 
-def _manner(row: Row) -> tuple[bool, bool]:
+def _manner(row: DeclaredStep) -> tuple[bool, bool]:
     """Return whether a step yields, and whether it may be paused."""
     return row.yielding is not None, row.yielding is None and row.reads <= _OF_THE_OBJECT
 
 
-def _run_of(is_yielding: bool, is_pausable: bool, rows: tuple[Row, ...]) -> Run:
+def _run_of(is_yielding: bool, is_pausable: bool, rows: tuple[DeclaredStep, ...]) -> StepGroup:
     steps = () if is_yielding else tuple(row.step for row in rows if row.step is not None)
-    return Run(steps, is_pausable, tuple(row.yielding for row in rows if row.yielding is not None))
+    return StepGroup(steps, is_pausable, tuple(row.yielding for row in rows if row.yielding is not None))
 
 
 _OF_THE_OBJECT = frozenset((METADATA, REST, STATUS))

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from strato.errors import ApiError, one_line
-from strato.http.spdy import BadFrame, Data, Frame, Frames, GoAway, Opened, Ping, Reset
+from strato.http.spdy import BadFrame, Data, Frame, Frames, GoAway, Ping, Reset, StreamOpened
 from strato.http.websocket import FRAMES_AT_ONCE, WebSocket, first_of
 from strato.server.streams import StreamSource
 
@@ -153,7 +153,7 @@ class _Tunnel:
                 await pair.connected.wait()
                 if pair.writer is not None:
                     await _write(pair.writer, frame.payload, is_last=frame.is_last)
-        elif isinstance(frame, Opened):
+        elif isinstance(frame, StreamOpened):
             await self._open(frame)
         elif isinstance(frame, Reset):
             pair = self._pairs.get(frame.stream)
@@ -163,7 +163,7 @@ class _Tunnel:
             await self._socket.send(self._frames.pong(frame.number))
         return not isinstance(frame, GoAway)
 
-    async def _open(self, frame: Opened) -> None:
+    async def _open(self, frame: StreamOpened) -> None:
         kind, port = frame.headers.get("streamtype"), frame.headers.get("port", "")
         request = frame.headers.get("requestid", port)
         is_port = port.isascii() and port.isdigit() and len(port) < 6 and 0 < int(port) < 65536

@@ -22,7 +22,7 @@ from strato.http.client import Origin, connect
 from strato.http.fetch import limited, message
 from strato.http.headers import host_port
 from strato.http.tls import client_context
-from strato.http.upgrade import Refused, over_websocket, websocket_headers
+from strato.http.upgrade import UpgradeRefused, over_websocket, websocket_headers
 from strato.http.websocket import WebSocket
 from strato.pki import KeyPair
 from strato.server.logs import LogOptions
@@ -182,7 +182,7 @@ class RemotePod:
         async def session() -> None:
             try:
                 await over_websocket(origin, request, headers, work)
-            except Refused as error:
+            except UpgradeRefused as error:
                 raise _refusal(error.status, error.body) from error
             except OSError as error:
                 raise self._unreachable(error) from error

@@ -15,7 +15,7 @@ from strato.server.preparation import Json, encode
 from strato.server.registry import Served
 from strato.server.rest import certificaterequests, ownership, pipeline, storing
 from strato.server.rest.largewrites import Changed
-from strato.server.rest.pipeline import AGAIN, KINDS, METADATA, NEW, REST, STATUS, Draft, Row
+from strato.server.rest.pipeline import AGAIN, KINDS, METADATA, NEW, REST, STATUS, DeclaredStep, Draft
 from strato.server.rest.state import State
 
 _STATUS_MEMBERS = ("apiVersion", "kind", "metadata", "status")
@@ -149,32 +149,32 @@ def _may_go(kind: Kind, obj: Json) -> bool:
 _OBJECT = frozenset((METADATA, REST, STATUS))
 _ALL = _OBJECT | {KINDS, NEW}
 UPDATE = (
-    Row(_check_revision, frozenset((METADATA,))),
-    Row(_check_fixed, frozenset((METADATA,))),
-    Row(_find_status, _OBJECT),
-    Row(_fill_defaults, frozenset((REST, STATUS))),
-    Row(ownership.track, _OBJECT),
-    Row(_carry_over, _OBJECT),
-    Row(certificaterequests.change, _ALL, certificaterequests.concerns),
-    Row(_keep_addresses, frozenset((REST,)), pipeline.is_service),
-    Row(_finalize, _OBJECT, lambda _, served: served.kind is catalog.NAMESPACE),
-    Row(pipeline.check_rights, _ALL),
-    Row(pipeline.mutate, _ALL, pipeline.has_rules("UPDATE")),
-    Row(None, _ALL, yielding=pipeline.call_mutating),
-    Row(_count_generation, frozenset((REST, STATUS))),
-    Row(_prepare_definition, _ALL, _is_definition),
-    Row(_check_types, _ALL, lambda _, served: served.kind is catalog.VALIDATINGADMISSIONPOLICY),
-    Row(pipeline.validate, _OBJECT),
-    Row(_check_unchanged, frozenset((NEW, AGAIN))),
-    Row(pipeline.admit, _ALL, pipeline.has_rules("UPDATE")),
-    Row(None, _ALL, yielding=pipeline.call_validating),
-    Row(None, frozenset((REST, STATUS)), yielding=pipeline.encode_members),
-    Row(_check_unchanged, frozenset((NEW, AGAIN))),
-    Row(pipeline.allocate, _ALL, pipeline.is_service),
-    Row(_settle, _ALL),
-    Row(pipeline.convert, _ALL, pipeline.is_converted),
-    Row(pipeline.count_quotas, frozenset((REST, STATUS, NEW)), yielding=pipeline.count_quotas_yielding),
-    Row(_check_unchanged, frozenset((NEW, AGAIN))),
-    Row(pipeline.charge_quotas, frozenset((REST, STATUS, NEW))),
-    Row(_store, _ALL),
+    DeclaredStep(_check_revision, frozenset((METADATA,))),
+    DeclaredStep(_check_fixed, frozenset((METADATA,))),
+    DeclaredStep(_find_status, _OBJECT),
+    DeclaredStep(_fill_defaults, frozenset((REST, STATUS))),
+    DeclaredStep(ownership.track, _OBJECT),
+    DeclaredStep(_carry_over, _OBJECT),
+    DeclaredStep(certificaterequests.change, _ALL, certificaterequests.concerns),
+    DeclaredStep(_keep_addresses, frozenset((REST,)), pipeline.is_service),
+    DeclaredStep(_finalize, _OBJECT, lambda _, served: served.kind is catalog.NAMESPACE),
+    DeclaredStep(pipeline.check_rights, _ALL),
+    DeclaredStep(pipeline.mutate, _ALL, pipeline.has_rules("UPDATE")),
+    DeclaredStep(None, _ALL, yielding=pipeline.call_mutating),
+    DeclaredStep(_count_generation, frozenset((REST, STATUS))),
+    DeclaredStep(_prepare_definition, _ALL, _is_definition),
+    DeclaredStep(_check_types, _ALL, lambda _, served: served.kind is catalog.VALIDATINGADMISSIONPOLICY),
+    DeclaredStep(pipeline.validate, _OBJECT),
+    DeclaredStep(_check_unchanged, frozenset((NEW, AGAIN))),
+    DeclaredStep(pipeline.admit, _ALL, pipeline.has_rules("UPDATE")),
+    DeclaredStep(None, _ALL, yielding=pipeline.call_validating),
+    DeclaredStep(None, frozenset((REST, STATUS)), yielding=pipeline.encode_members),
+    DeclaredStep(_check_unchanged, frozenset((NEW, AGAIN))),
+    DeclaredStep(pipeline.allocate, _ALL, pipeline.is_service),
+    DeclaredStep(_settle, _ALL),
+    DeclaredStep(pipeline.convert, _ALL, pipeline.is_converted),
+    DeclaredStep(pipeline.count_quotas, frozenset((REST, STATUS, NEW)), yielding=pipeline.count_quotas_yielding),
+    DeclaredStep(_check_unchanged, frozenset((NEW, AGAIN))),
+    DeclaredStep(pipeline.charge_quotas, frozenset((REST, STATUS, NEW))),
+    DeclaredStep(_store, _ALL),
 )

@@ -32,7 +32,7 @@ _RESERVED = "ipaddresses/"
 _decode = msgspec.json.Decoder().decode
 
 
-class Pool:
+class NumberPool:
     """Numbers of some ranges, each with at most one owner.
 
     Args:
@@ -88,9 +88,9 @@ class ServiceAddresses:
 
     def __init__(self, state: State, network: ipaddress.IPv4Network = DEFAULT_NETWORK) -> None:
         self._state = state
-        self._addresses = Pool(*_numbers(network))
+        self._addresses = NumberPool(*_numbers(network))
         # clusters on one machine have different networks; starting at different ports keeps them apart
-        self._ports = Pool(NODE_PORTS, _STATIC_PORTS, first=(int(network[0]) >> 12) * 97)
+        self._ports = NumberPool(NODE_PORTS, _STATIC_PORTS, first=(int(network[0]) >> 12) * 97)
         for address in state.iterate(catalog.IPADDRESS):
             self._reserve(address["metadata"]["name"], address)
         for service in state.iterate(catalog.SERVICE):

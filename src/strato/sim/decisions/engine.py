@@ -21,7 +21,7 @@ from strato.sim.decisions.timeline import Timeline
 from strato.sim.rest import STALL_SECONDS, CycleLimit, instant
 
 
-class Arrivals(Protocol):
+class PendingArrivals(Protocol):
     """The jobs that are still to be submitted."""
 
     @property
@@ -39,7 +39,7 @@ class Jobs(Protocol):
     submitted_at: float
 
     @property
-    def arrivals(self) -> Arrivals:
+    def arrivals(self) -> PendingArrivals:
         """The jobs that are still to be submitted."""
 
     @property

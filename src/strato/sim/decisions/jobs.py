@@ -20,8 +20,8 @@ from strato.scheduler.cache.world import World
 from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.plan import Bind, Eviction, GroupStatus, Plan
 from strato.sim.arrivals import Arrivals
-from strato.sim.decisions.lives import Course, Life, PodForms, with_status
-from strato.sim.decisions.templates import Refused, Templates
+from strato.sim.decisions.activejobs import ActiveJob, Course, PodFactory, with_status
+from strato.sim.decisions.templates import RefusedTemplate, Templates
 from strato.sim.decisions.timeline import Timeline
 from strato.sim.decisions.verdicts import SettlingVerdicts
 from strato.sim.results.record import Ending, RunRecorder
@@ -32,7 +32,7 @@ _MANY: Final = 256
 """From so many pods on, node rows are charged once for all of them (`together`), which costs a third."""
 
 
-class Run(NamedTuple):
+class BoundPod(NamedTuple):
     """A pod that is bound to a node."""
 
     number: int
@@ -67,8 +67,8 @@ class Jobs:
         self._templates = templates
         self._recorder = recorder
         self._timeline = timeline
-        self._forms = PodForms()
-        self._lives: dict[str, Life] = {}
+        self._forms = PodFactory()
+        self._active: dict[str, ActiveJob] = {}
         self._verdicts = SettlingVerdicts(world, timeline)
         self._again_at: float | None = None
         self._uids: Iterator[str] = (f"{number:08x}-0000-4000-8000-000000000000" for number in count(1))
@@ -86,7 +86,7 @@ class Jobs:
 
     def reasons(self) -> dict[int, str]:
         """Return why jobs have not ended, by row: not submitted, refused, or what their pod group's condition says."""
-        waiting = {life.row: waiting_reason(life.group) for life in self._lives.values()}
+        waiting = {active.row: waiting_reason(active.group) for active in self._active.values()}
         return {**self.arrivals.reasons(), **self.refused, **waiting}
 
     # -- submission ----------------------------------------------------------------------------------------------------
@@ -101,21 +101,21 @@ class Jobs:
         template = self._templates.of(job)
         self.submitted += 1
         self.submitted_at = self._timeline.now
-        if isinstance(template, Refused):
+        if isinstance(template, RefusedTemplate):
             self.refused[row] = template.refusal
             return
         uid = next(self._uids)
         group = template.group_of(job.name, uid, group_uid=next(self._uids), created=self._timeline.text)
-        life = Life(row, job, template, group, uid)
-        self._lives[life.key] = life
+        active = ActiveJob(row, job, template, group, uid)
+        self._active[active.key] = active
         self._world.set_group(group)
 
-    def _make_pods(self, life: Life) -> None:
+    def _make_pods(self, active: ActiveJob) -> None:
         """Make a job's missing pods, if its pod group is admitted."""
-        if not life.missing or not life.may_have_pods:
+        if not active.missing or not active.may_have_pods:
             return
-        missing, life.missing = sorted(life.missing), []
-        for pod in life.pods(missing, self._uids, self._timeline.text):
+        missing, active.missing = sorted(active.missing), []
+        for pod in active.pods(missing, self._uids, self._timeline.text):
             self._world.set_pod(pod)
 
     # -- decisions of a cycle ------------------------------------------------------------------------------------------
@@ -140,33 +140,33 @@ class Jobs:
             if bind.task.job is not None:
                 placed.setdefault(bind.task.job.key, []).append(bind.task)
         for key, tasks in placed.items():
-            life = self._lives[key]
+            active = self._active[key]
             by_course: dict[Course, list[Task]] = {}
-            for task, course in zip(tasks, self._courses(life, tasks), strict=True):
+            for task, course in zip(tasks, self._courses(active, tasks), strict=True):
                 by_course.setdefault(course, []).append(task)
             for course, some in by_course.items():
-                runs = [Run(task.order[0], task.key, task.uid, task.row) for task in some]
+                runs = [BoundPod(task.order[0], task.key, task.uid, task.row) for task in some]
                 if course.start_seconds > 0:
                     self._put_on_node(runs, is_running=False)
-                    self._timeline.after(course.start_seconds, self._start, life, runs, course)
+                    self._timeline.after(course.start_seconds, self._start, active, runs, course)
                 else:
-                    self._start(life, runs, course)
+                    self._start(active, runs, course)
 
-    def _courses(self, life: Life, tasks: Sequence[Task]) -> list[Course]:
+    def _courses(self, active: ActiveJob, tasks: Sequence[Task]) -> list[Course]:
         """Return start delay, run time and exit code of pods that were just bound."""
-        return life.runs([task.uid for task in tasks])
+        return active.runs([task.uid for task in tasks])
 
-    def _start(self, life: Life, runs: Sequence[Run], course: Course) -> None:
+    def _start(self, active: ActiveJob, runs: Sequence[BoundPod], course: Course) -> None:
         """Begin the work of pods that are still bound; evicted ones are left out."""
         is_shown = not 0.0 < course.run_seconds <= MIN_REPORTED_SECONDS
         there = self._put_on_node(runs, is_running=is_shown)
         if is_shown:
             for run in there:
-                self._recorder.begin(life.row, run.number, run.row, self._timeline.now)
+                self._recorder.begin(active.row, run.number, run.row, self._timeline.now)
         if there and course.run_seconds < math.inf:
-            self._timeline.after(course.run_seconds, self._end, life, there, course.exit_code)
+            self._timeline.after(course.run_seconds, self._end, active, there, course.exit_code)
 
-    def _put_on_node(self, runs: Sequence[Run], *, is_running: bool) -> list[Run]:
+    def _put_on_node(self, runs: Sequence[BoundPod], *, is_running: bool) -> list[BoundPod]:
         """Put pods into the world as their nodes report them after the bind; return those that are still there."""
         tasks, names = self._world.tasks, self._world.nodes.names
         status = self._forms.started(self._timeline.text, is_running=is_running)
@@ -176,21 +176,21 @@ class Jobs:
                 self._world.set_pod(self._forms.on_node(tasks[run.key].pod, names[run.row], status))
         return there
 
-    def _still_bound(self, runs: Sequence[Run]) -> list[Run]:
+    def _still_bound(self, runs: Sequence[BoundPod]) -> list[BoundPod]:
         """Return the runs whose pod exists and has the same uid, so was not replaced."""
         tasks = self._world.tasks
         return [run for run in runs if (task := tasks.get(run.key)) is not None and task.uid == run.uid]
 
     def _take_status(self, status: GroupStatus) -> None:
-        life = self._lives.get(status.job.key)
-        if life is not None:
-            life.group = with_status(life.group, status)
-            self._world.set_group(life.group)
-            self._make_pods(life)
+        active = self._active.get(status.job.key)
+        if active is not None:
+            active.group = with_status(active.group, status)
+            self._world.set_group(active.group)
+            self._make_pods(active)
 
     # -- ends ----------------------------------------------------------------------------------------------------------
 
-    def _end(self, life: Life, runs: Sequence[Run], exit_code: int) -> None:
+    def _end(self, active: ActiveJob, runs: Sequence[BoundPod], exit_code: int) -> None:
         """End the pods that are still there; remove the job if these were its last ones."""
         now, tasks = self._timeline.now, self._world.tasks
         ending = Ending.SUCCEEDED if exit_code == 0 else Ending.FAILED
@@ -199,23 +199,23 @@ class Jobs:
             for run in ended:
                 self._world.set_pod(self._forms.ended(tasks[run.key].pod, self._timeline.text, exit_code))
         for run in ended:
-            self._recorder.begin(life.row, run.number, run.row, now)  # of pods too short to be reported as running
-            self._recorder.end(life.row, run.number, now, ending)
+            self._recorder.begin(active.row, run.number, run.row, now)  # of pods too short to be reported as running
+            self._recorder.end(active.row, run.number, now, ending)
         if ending is Ending.SUCCEEDED:
-            life.succeeded += len(ended)
+            active.succeeded += len(ended)
         else:
-            life.failed += len(ended)
-        counts = Counts(succeeded=life.succeeded, failed=life.failed)
-        if after_sync_running(life.template.compiled.facts, counts, 0) is not None and life.is_over:
-            self._forget(life)
+            active.failed += len(ended)
+        counts = Counts(succeeded=active.succeeded, failed=active.failed)
+        if after_sync_running(active.template.compiled.facts, counts, 0) is not None and active.is_over:
+            self._forget(active)
 
-    def _forget(self, life: Life) -> None:
+    def _forget(self, active: ActiveJob) -> None:
         """Remove the pod group, as the job controller does, and the pods of a job whose pods have all ended."""
-        del self._lives[life.key]
-        self._world.remove_group(life.key)
-        for number in range(life.job.replicas):
-            self._world.remove_pod(life.pod_key(number))
-        self.arrivals.ended(life.job.name, self._timeline.now, failed=life.failed > 0)
+        del self._active[active.key]
+        self._world.remove_group(active.key)
+        for number in range(active.job.replicas):
+            self._world.remove_pod(active.pod_key(number))
+        self.arrivals.ended(active.job.name, self._timeline.now, failed=active.failed > 0)
 
     def _evict(self, eviction: Eviction) -> None:
         task, world = eviction.task, self._world
@@ -223,33 +223,33 @@ class Jobs:
             world.refuse_eviction(task.key, task.uid, self._timeline.epoch)
             self._timeline.after(world.evictions.spared_seconds(task.key, self._timeline.epoch), self._reconsider)
             return
-        life = self._lives.get(task.job.key) if task.job is not None else None
-        if life is None:
+        active = self._active.get(task.job.key) if task.job is not None else None
+        if active is None:
             return
-        stop = life.stop_seconds(task.uid)
+        stop = active.stop_seconds(task.uid)
         if stop > 0:
             world.set_pod(self._forms.terminating(task.pod, self._timeline.text))
             self._timeline.after(
-                stop, self._remove_evicted, life, task.key, task.uid, task.order[0], self._row_of(eviction)
+                stop, self._remove_evicted, active, task.key, task.uid, task.order[0], self._row_of(eviction)
             )
         else:
-            self._remove_evicted(life, task.key, task.uid, task.order[0], self._row_of(eviction))
+            self._remove_evicted(active, task.key, task.uid, task.order[0], self._row_of(eviction))
 
     def _row_of(self, eviction: Eviction) -> int:
         """Return the row of the job that a pod is evicted for, -1 if for none."""
         task = self._world.tasks.get(eviction.beneficiary)
-        life = self._lives.get(task.job.key) if task is not None and task.job is not None else None
-        return -1 if life is None else life.row
+        active = self._active.get(task.job.key) if task is not None and task.job is not None else None
+        return -1 if active is None else active.row
 
-    def _remove_evicted(self, life: Life, key: str, uid: str, number: int, beneficiary: int) -> None:
+    def _remove_evicted(self, active: ActiveJob, key: str, uid: str, number: int, beneficiary: int) -> None:
         """Remove an evicted pod once it has stopped, and make another in its place if the job may have pods."""
         task = self._world.tasks.get(key)
         if task is None or task.uid != uid:
             return
-        self._recorder.end(life.row, number, self._timeline.now, Ending.EVICTED, beneficiary)
+        self._recorder.end(active.row, number, self._timeline.now, Ending.EVICTED, beneficiary)
         self._world.remove_pod(key)
-        life.missing = [*life.missing, number]
-        self._make_pods(life)
+        active.missing = [*active.missing, number]
+        self._make_pods(active)
 
     def _decide_again(self, seconds: float) -> None:
         """Have a cycle run in so many seconds, unless one is planned for an earlier instant."""

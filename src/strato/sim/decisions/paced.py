@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 
 from strato.scheduler.model.jobs import Task
-from strato.sim.decisions.jobs import Jobs, Run
-from strato.sim.decisions.lives import Course, Life
+from strato.sim.decisions.activejobs import ActiveJob, Course
+from strato.sim.decisions.jobs import BoundPod, Jobs
 from strato.sim.models import PerformanceModel
 from strato.sim.models.progress import WorkClock
 
@@ -23,38 +23,38 @@ class PacedJobs(Jobs):
             if node is not None
         }
         self._clock = WorkClock(model, self._jobs, labels)
-        self._running: dict[int, tuple[Life, dict[int, Run], int]] = {}
+        self._running: dict[int, tuple[ActiveJob, dict[int, BoundPod], int]] = {}
         self._plans: dict[int, int] = {}
         self._done: set[int] = set()
 
-    def _courses(self, life: Life, tasks: Sequence[Task]) -> list[Course]:
-        waits = [self._clock.start_seconds(life.row, task.order[0], task.row) for task in tasks]
-        courses = super()._courses(life, tasks)
+    def _courses(self, active: ActiveJob, tasks: Sequence[Task]) -> list[Course]:
+        waits = [self._clock.start_seconds(active.row, task.order[0], task.row) for task in tasks]
+        courses = super()._courses(active, tasks)
         return [
             course._replace(start_seconds=course.start_seconds + wait)
             for course, wait in zip(courses, waits, strict=True)
         ]
 
-    def _start(self, life: Life, runs: Sequence[Run], course: Course) -> None:
+    def _start(self, active: ActiveJob, runs: Sequence[BoundPod], course: Course) -> None:
         now = self._timeline.now
         there = self._put_on_node(runs, is_running=True)
         if not there:
             return
         for run in there:
-            self._recorder.begin(life.row, run.number, run.row, now)
-        if life.row in self._done:  # a member that was bound after the others had done the job's work
-            self._end(life, there, course.exit_code)
+            self._recorder.begin(active.row, run.number, run.row, now)
+        if active.row in self._done:  # a member that was bound after the others had done the job's work
+            self._end(active, there, course.exit_code)
             return
-        _, known, _ = self._running.setdefault(life.row, (life, {}, course.exit_code))
+        _, known, _ = self._running.setdefault(active.row, (active, {}, course.exit_code))
         known.update((run.number, run) for run in there)
-        self._rearrange(self._clock.begin(life.row, [(run.number, run.row) for run in there], now))
+        self._rearrange(self._clock.begin(active.row, [(run.number, run.row) for run in there], now))
 
-    def _remove_evicted(self, life: Life, key: str, uid: str, number: int, beneficiary: int) -> None:
-        known = self._running.get(life.row)
+    def _remove_evicted(self, active: ActiveJob, key: str, uid: str, number: int, beneficiary: int) -> None:
+        known = self._running.get(active.row)
         if known is not None and number in known[1] and known[1][number].uid == uid:
             del known[1][number]
-            self._rearrange(self._clock.leave(life.row, number, self._timeline.now))
-        super()._remove_evicted(life, key, uid, number, beneficiary)
+            self._rearrange(self._clock.leave(active.row, number, self._timeline.now))
+        super()._remove_evicted(active, key, uid, number, beneficiary)
 
     def _rearrange(self, rows: Iterable[int]) -> None:
         """Plan anew when jobs end: when their work will be done at their present speed."""
@@ -67,8 +67,8 @@ class PacedJobs(Jobs):
     def _finish(self, row: int, plan: int) -> None:
         if self._plans.get(row) != plan:
             return  # `_rearrange` has planned another end since, because the speed changed
-        life, known, exit_code = self._running.pop(row)
+        active, known, exit_code = self._running.pop(row)
         self._done.add(row)
         others = self._clock.end(row, self._timeline.now)
-        self._end(life, list(known.values()), exit_code)
+        self._end(active, list(known.values()), exit_code)
         self._rearrange(others)

@@ -1,8 +1,8 @@
 """Makes the pod groups and pods of a trace's jobs, with the content that they would have in a cluster.
 
-A `Template` is made once for all jobs with equal requests, annotations and so on: a job with the name `_NAME` and the
-uid `_UID` goes through admission, the job controller's functions build its pod group and one pod, and these go through
-admission too. For each job of the template its own name and uid then take the place of these two texts.
+A `SubmissionTemplate` is made once for all jobs with equal requests, annotations and so on: a job with the name `_NAME`
+and the uid `_UID` goes through admission, the job controller's functions build its pod group and one pod, and these go
+through admission too. For each job of the template its own name and uid then take the place of these two texts.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TEMPLATE_BYTES: Final = 16_000
 """About the memory of a template."""
 
 
-class Template:
+class SubmissionTemplate:
     """Pod group and pod of all jobs that differ in name, uid and run time only.
 
     Attributes:
@@ -98,7 +98,7 @@ def _named(text: str, name: str, uid: str) -> str:
     return text.replace(_NAME, name).replace(_UID, uid)
 
 
-class Refused(Template):
+class RefusedTemplate(SubmissionTemplate):
     """The template of jobs that admission refuses; only `refusal` is set."""
 
     __slots__ = ()
@@ -118,9 +118,9 @@ class Templates:
     def __init__(self, reader: AdmissionReader, chain: Chain | None = None) -> None:
         self._reader = reader
         self._chain = chain if chain is not None else Chain()
-        self._known: LruCache[Hashable, Template] = LruCache(_KEPT_BYTES, lambda *_: _TEMPLATE_BYTES)
+        self._known: LruCache[Hashable, SubmissionTemplate] = LruCache(_KEPT_BYTES, lambda *_: _TEMPLATE_BYTES)
 
-    def of(self, job: TraceJob) -> Template:
+    def of(self, job: TraceJob) -> SubmissionTemplate:
         """Return the template of a trace's job, made now or kept."""
         key = _key(job)
         found = self._known.get(key)
@@ -128,12 +128,12 @@ class Templates:
             found = self._known.put(key, self._make(job))
         return found
 
-    def _make(self, trace_job: TraceJob) -> Template:
+    def _make(self, trace_job: TraceJob) -> SubmissionTemplate:
         manifest = manifest_of(trace_job)
         try:
             self._admit(catalog.VCJOB, manifest, trace_job.name)
         except ApiError as error:
-            return Refused(str(error))
+            return RefusedTemplate(str(error))
         manifest["metadata"] |= {"name": _NAME, "uid": _UID}
         compiled = CompiledSpec(msgspec.convert(manifest, Job))
         job = replace(msgspec.convert(manifest, Job), spec=compiled.spec)
@@ -145,7 +145,7 @@ class Templates:
         self._admit(catalog.POD, pod, pod["metadata"]["name"])
         for made in (group, pod):
             made["metadata"]["generation"] = 1
-        return Template(job, msgspec.convert(group, PodGroup), _pod(pod), compiled)
+        return SubmissionTemplate(job, msgspec.convert(group, PodGroup), _pod(pod), compiled)
 
     def _admit(self, kind: Kind, body: Json, name: str) -> None:
         request = AdmissionRequest(Operation.CREATE, kind, NAMESPACE, name, body, user=ADMINISTRATOR)

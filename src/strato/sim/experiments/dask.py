@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from strato.errors import StateError, UsageError
 from strato.sim.experiments.execute import execute
-from strato.sim.experiments.plan import Experiment, Run, TraceSource
-from strato.sim.experiments.pool import Execute, Outcome, Work, begin_work
-from strato.sim.experiments.tally import Tally
+from strato.sim.experiments.plan import Experiment, ExperimentRun, TraceSource
+from strato.sim.experiments.pool import EndedRuns, Execute, ScheduledRun, begin_work
+from strato.sim.experiments.tally import ProgressTally
 from strato.sim.progress import Progress
 from strato.sim.results.storing import decode_run, encode_run, write_run
 from strato.sim.traces import Trace
@@ -29,9 +29,9 @@ def run_on_dask(
     address: str,
     *,
     resume: bool = False,
-    show: Callable[[Tally], None] | None = None,
+    show: Callable[[ProgressTally], None] | None = None,
     execute_run: Execute = execute,
-) -> Outcome:
+) -> EndedRuns:
     """Run an experiment on a Dask cluster to its end, or until it is interrupted.
 
     Args:
@@ -54,7 +54,7 @@ def run_on_dask(
     done: set[int] = set()
     failures: dict[str, str] = {}
     was_interrupted = False
-    futures: dict[Any, Work] = {}
+    futures: dict[Any, ScheduledRun] = {}
     try:
         sent = {source: client.scatter(traces[source], hash=False) for source in _sources(open_work)}
         futures = {
@@ -71,7 +71,7 @@ def run_on_dask(
     finally:
         client.close()
     finished = tuple(one for one in work if one.number in kept | done)
-    return Outcome(finished, len(work), failures, was_interrupted, traces)
+    return EndedRuns(finished, len(work), failures, was_interrupted, traces)
 
 
 def _library() -> Any:
@@ -89,17 +89,17 @@ def _connected(distributed: Any, address: str) -> Any:
         raise UsageError(f"--dask {address}: no scheduler of Dask answers there: {reason}") from error
 
 
-def _sources(work: Mapping[int, Work]) -> list[TraceSource]:
+def _sources(work: Mapping[int, ScheduledRun]) -> list[TraceSource]:
     return list(dict.fromkeys(one.run.trace for one in work.values()))
 
 
-def _run(run: Run, trace: Trace, digest: str, execute_run: Execute) -> bytes:
+def _run(run: ExperimentRun, trace: Trace, digest: str, execute_run: Execute) -> bytes:
     """Execute a run on a worker; return its encoded record."""
     return encode_run(execute_run(run, trace, None), digest)
 
 
 def _take(
-    future: Any, work: Work, traces: Mapping[TraceSource, Trace], done: set[int], failures: dict[str, str]
+    future: Any, work: ScheduledRun, traces: Mapping[TraceSource, Trace], done: set[int], failures: dict[str, str]
 ) -> None:
     """Write the record that a worker returned, or record why the run failed."""
     if future.status != "finished":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from strato.node.shapes import NodeShape, parse_nodes
 from strato.scheduler.config import parse_config
-from strato.sim.experiments.plan import Run
+from strato.sim.experiments.plan import ExperimentRun
 from strato.sim.models.reading import read_models
 from strato.sim.progress import Progress
 from strato.sim.results.record import RunRecord
@@ -15,17 +15,17 @@ from strato.sim.run import DEFAULT_NODES, FIDELITIES, nodes_text
 from strato.sim.traces import Trace
 
 
-def shapes_of(run: Run, trace: Trace) -> tuple[NodeShape, ...]:
+def shapes_of(run: ExperimentRun, trace: Trace) -> tuple[NodeShape, ...]:
     """Return the nodes of a run: its variant's, else its trace's, else the simulator's default."""
     return run.variant.shapes or trace.nodes or parse_nodes(DEFAULT_NODES)
 
 
-def nodes_name(run: Run, trace: Trace) -> str:
+def nodes_name(run: ExperimentRun, trace: Trace) -> str:
     """Return how reports name the nodes of a run."""
     return nodes_text(run.variant.nodes, trace)
 
 
-def execute(run: Run, trace: Trace, notify: Callable[[Progress], None] | None = None) -> RunRecord:
+def execute(run: ExperimentRun, trace: Trace, notify: Callable[[Progress], None] | None = None) -> RunRecord:
     """Simulate one run of an experiment to its end.
 
     Args:

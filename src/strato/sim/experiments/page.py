@@ -12,7 +12,7 @@ from typing import Final
 
 from strato.sim.experiments.results import METRICS, Results, RunResult
 from strato.sim.pictures.canvas import Picture
-from strato.sim.report import Report, never_started, short_duration
+from strato.sim.report import SimulationReport, never_started, short_duration
 from strato.sim.results.statistics import Estimate
 
 _MOST_ROWS: Final = 30
@@ -232,7 +232,7 @@ def _jobs(results: Results) -> str:
     return "".join(parts)
 
 
-def _longest(report: Report) -> str:
+def _longest(report: SimulationReport) -> str:
     waits = sorted(
         ((job.start_seconds - job.submit_seconds, job) for job in report.job_list if job.start_seconds is not None),
         key=lambda pair: (-pair[0], pair[1].name),

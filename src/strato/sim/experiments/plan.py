@@ -1,4 +1,4 @@
-"""`Experiment` and `Run`: policies × variants × seeds, as values that can be sent to another process or machine."""
+"""`Experiment` and `ExperimentRun`: policies × variants × seeds, as values that other processes can be sent."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Variant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class ExperimentRun:
     """One simulation of an experiment, with all its inputs except the jobs, which `trace` names."""
 
     policy: PolicyText
@@ -147,12 +147,12 @@ class Experiment:
     output: str = ""
     """Folder of the results; empty if the experiment's file names none."""
 
-    def runs(self) -> Iterator[Run]:
+    def runs(self) -> Iterator[ExperimentRun]:
         """Yield the runs by variant, then seed, then policy: so all policies of a variant and seed end early."""
         for variant in self.variants:
             for seed in self.seeds:
                 for policy in variant.policies or self.policies:
-                    yield Run(policy=policy, variant=variant, seed=seed, fidelity=self.fidelity)
+                    yield ExperimentRun(policy=policy, variant=variant, seed=seed, fidelity=self.fidelity)
 
 
 def files_digest(models: Mapping[str, Any]) -> str:

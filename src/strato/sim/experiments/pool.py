@@ -23,8 +23,8 @@ from typing import Final
 
 from strato.errors import InvalidInput, Problem, StateError, StratoError, UsageError
 from strato.sim.experiments.execute import execute
-from strato.sim.experiments.plan import Experiment, Run, TraceSource, digest_of, files_digest
-from strato.sim.experiments.tally import Tally
+from strato.sim.experiments.plan import Experiment, ExperimentRun, TraceSource, digest_of, files_digest
+from strato.sim.experiments.tally import ProgressTally
 from strato.sim.progress import Progress
 from strato.sim.results.record import RunRecord
 from strato.sim.results.storing import read_run, write_run
@@ -35,24 +35,24 @@ _STEPS: Final = 200
 
 Notify = Callable[[int, Progress], None]
 """Called with the number of a run and its progress."""
-Execute = Callable[[Run, Trace, Callable[[Progress], None] | None], RunRecord]
+Execute = Callable[[ExperimentRun, Trace, Callable[[Progress], None] | None], RunRecord]
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ScheduledRun:
     """A run, its number in the experiment, the digest of its inputs, and the file of its record."""
 
     number: int
-    run: Run
+    run: ExperimentRun
     digest: str
     path: Path
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class EndedRuns:
     """Which runs of an experiment have ended, and which have failed."""
 
-    finished: tuple[Work, ...]
+    finished: tuple[ScheduledRun, ...]
     """The runs that have ended, in the order of the experiment."""
     total: int
     failures: Mapping[str, str]
@@ -65,7 +65,7 @@ class Outcome:
         """Whether all runs have ended."""
         return len(self.finished) == self.total
 
-    def record(self, work: Work) -> RunRecord:
+    def record(self, work: ScheduledRun) -> RunRecord:
         """Return the record of a run that has ended.
 
         Raises:
@@ -77,7 +77,7 @@ class Outcome:
         return found
 
 
-def plan_work(experiment: Experiment, folder: Path) -> tuple[list[Work], dict[TraceSource, Trace]]:
+def plan_work(experiment: Experiment, folder: Path) -> tuple[list[ScheduledRun], dict[TraceSource, Trace]]:
     """Read the traces of all runs; return the runs, with digests and files, and the traces.
 
     Raises:
@@ -99,7 +99,7 @@ def plan_work(experiment: Experiment, folder: Path) -> tuple[list[Work], dict[Tr
     found = []
     for number, run in enumerate(runs):
         digest = run.digest(digests[run.trace] + files_digest(run.variant.models))
-        found.append(Work(number, run, digest, folder / f"{digest[:32]}.run"))
+        found.append(ScheduledRun(number, run, digest, folder / f"{digest[:32]}.run"))
     return found, traces
 
 
@@ -109,9 +109,9 @@ def run_all(
     *,
     cores: int,
     resume: bool = False,
-    show: Callable[[Tally], None] | None = None,
+    show: Callable[[ProgressTally], None] | None = None,
     execute_run: Execute = execute,
-) -> Outcome:
+) -> EndedRuns:
     """Run an experiment to its end, or until it is interrupted.
 
     Args:
@@ -130,12 +130,12 @@ def run_all(
     open_work = [one for one in work if one.number not in kept]
     done, failures, was_interrupted = _run_open(open_work, traces, cores, notify, execute_run)
     finished = tuple(one for one in work if one.number in kept | done)
-    return Outcome(finished, len(work), failures, was_interrupted, traces)
+    return EndedRuns(finished, len(work), failures, was_interrupted, traces)
 
 
 def begin_work(
-    experiment: Experiment, folder: Path, *, resume: bool, show: Callable[[Tally], None] | None
-) -> tuple[list[Work], dict[TraceSource, Trace], set[int], Notify | None]:
+    experiment: Experiment, folder: Path, *, resume: bool, show: Callable[[ProgressTally], None] | None
+) -> tuple[list[ScheduledRun], dict[TraceSource, Trace], set[int], Notify | None]:
     """Return the runs, their traces, the numbers of runs to skip, and the function to report progress to.
 
     Raises:
@@ -153,10 +153,15 @@ def begin_work(
 
 
 def _shower(
-    work: Sequence[Work], jobs: Mapping[int, Sequence[object]], kept: Collection[int], show: Callable[[Tally], None]
+    work: Sequence[ScheduledRun],
+    jobs: Mapping[int, Sequence[object]],
+    kept: Collection[int],
+    show: Callable[[ProgressTally], None],
 ) -> Notify:
     """Return a function that takes the progress of one run and shows that of all."""
-    tally = Tally({one.number: one.run.label for one in work}, {number: len(of) for number, of in jobs.items()}, kept)
+    tally = ProgressTally(
+        {one.number: one.run.label for one in work}, {number: len(of) for number, of in jobs.items()}, kept
+    )
 
     def notify(number: int, progress: Progress) -> None:
         tally.note(number, progress)
@@ -166,7 +171,7 @@ def _shower(
 
 
 def _run_open(
-    work: Sequence[Work],
+    work: Sequence[ScheduledRun],
     traces: Mapping[TraceSource, Trace],
     cores: int,
     notify: Notify | None,
@@ -199,7 +204,7 @@ def _run_open(
 
 
 def _run_here(
-    work: Work, traces: Mapping[TraceSource, Trace], notify: Notify | None, execute_run: Execute
+    work: ScheduledRun, traces: Mapping[TraceSource, Trace], notify: Notify | None, execute_run: Execute
 ) -> tuple[set[int], dict[str, str], bool]:
     """Execute a single run in this process; unlike in `_run_open`, its errors are raised."""
     try:
@@ -210,7 +215,7 @@ def _run_here(
     return {work.number}, {}, False
 
 
-def _note(future: Future[None], work: Work, done: set[int], failures: dict[str, str]) -> None:
+def _note(future: Future[None], work: ScheduledRun, done: set[int], failures: dict[str, str]) -> None:
     try:
         future.result()
     except StateError:
@@ -281,7 +286,7 @@ def _trace_of(source: TraceSource) -> Trace:
     return source.read()
 
 
-def _run(work: Work, execute_run: Execute) -> None:
+def _run(work: ScheduledRun, execute_run: Execute) -> None:
     trace = _trace_of(work.run.trace)
     write_run(work.path, execute_run(work.run, trace, thinned(work.number, _send)), work.digest)
 

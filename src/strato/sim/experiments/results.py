@@ -9,13 +9,13 @@ import msgspec
 
 from strato.sim.experiments.execute import nodes_name
 from strato.sim.experiments.plan import Experiment
-from strato.sim.experiments.pool import Outcome
+from strato.sim.experiments.pool import EndedRuns
 from strato.sim.pictures.digest import RunDigest, digest_run
-from strato.sim.report import Report, aligned, short_duration
+from strato.sim.report import SimulationReport, aligned, short_duration
 from strato.sim.results.record import RunRecord
 from strato.sim.results.statistics import Estimate, PairedDifference, over_seeds, paired
 
-METRICS: Final[dict[str, Callable[[Report], float]]] = {
+METRICS: Final[dict[str, Callable[[SimulationReport], float]]] = {
     "mean wait, s": lambda report: report.wait_seconds.mean,
     "95 % wait, s": lambda report: report.wait_seconds.p95,
     "mean bounded slowdown": lambda report: report.bounded_slowdown.mean,
@@ -40,7 +40,7 @@ class RunResult(msgspec.Struct, frozen=True):
     seed: int
     parameters: dict[str, str]
     """In a sweep: parameter → its value in this run."""
-    report: Report
+    report: SimulationReport
 
 
 Sink = Callable[[RunResult, RunRecord], None]
@@ -57,7 +57,7 @@ class Summary(msgspec.Struct, frozen=True):
     """Mean of each metric, with Student's interval of 95 %."""
 
 
-class Difference(msgspec.Struct, frozen=True):
+class WaitDifference(msgspec.Struct, frozen=True):
     """The waits of the same jobs in two runs: of a policy and the first one, or of a variant and the first one."""
 
     variant: str
@@ -75,7 +75,7 @@ class Results(msgspec.Struct, frozen=True):
     runs_planned: int
     runs: list[RunResult]
     summaries: list[Summary]
-    differences: list[Difference]
+    differences: list[WaitDifference]
     failures: dict[str, str]
     """Label of a run → why it failed."""
 
@@ -92,7 +92,7 @@ class Results(msgspec.Struct, frozen=True):
         return "\n".join([*_by_policy(self), *_by_queue(self), *_by_pair(self)]) + "\n"
 
 
-def results_of(experiment: Experiment, outcome: Outcome, sink: Sink | None = None) -> tuple[Results, list[RunDigest]]:
+def results_of(experiment: Experiment, outcome: EndedRuns, sink: Sink | None = None) -> tuple[Results, list[RunDigest]]:
     """Compute the results of an experiment, reading one record after the other to hold only one in memory.
 
     Args:
@@ -152,7 +152,7 @@ def summaries(runs: Sequence[RunResult]) -> list[Summary]:
     ]
 
 
-def differences(digests: Sequence[RunDigest]) -> list[Difference]:
+def differences(digests: Sequence[RunDigest]) -> list[WaitDifference]:
     """Return how each policy's waits differ from those of the first policy, by variant and seed.
 
     If there is only one policy, its variants with the same jobs are compared with the first variant.
@@ -171,13 +171,13 @@ def differences(digests: Sequence[RunDigest]) -> list[Difference]:
             names = [one.variant if is_one else one.policy for one in (first, other)]
             waits = paired(names[0], first.waits, names[1], other.waits)
             if waits is not None:
-                found.append(Difference(variant, seed, waits))
+                found.append(WaitDifference(variant, seed, waits))
     return found
 
 
 def _by_policy(results: Results) -> list[str]:
     header = ["POLICY", "DONE", "MAKESPAN", "CPU", "WAIT MEAN", "P50", "P95", "SLOWDOWN MEAN", "P95", "FAIRNESS"]
-    by_group: dict[tuple[str, str], list[Report]] = {}
+    by_group: dict[tuple[str, str], list[SimulationReport]] = {}
     for run in results.runs:
         by_group.setdefault((run.variant, run.policy), []).append(run.report)
     rows = []
@@ -243,7 +243,7 @@ def _has_variants(results: Results) -> bool:
     return any(run.variant for run in results.runs)
 
 
-def _mean(reports: Sequence[Report], metric: Callable[[Report], float]) -> float:
+def _mean(reports: Sequence[SimulationReport], metric: Callable[[SimulationReport], float]) -> float:
     return sum(map(metric, reports)) / len(reports)
 
 

@@ -1,4 +1,4 @@
-"""`Tally`: sums up the progress of an experiment's runs as a line of text. Pure; time comes as an argument."""
+"""`ProgressTally`: sums up the progress of an experiment's runs as a line of text. Pure; time comes as an argument."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SETTLED_RATIO = 0.01
 """Share of the jobs that must have ended before the remaining time is estimated."""
 
 
-class Tally:
+class ProgressTally:
     """Sums up the progress of all runs.
 
     Args:

@@ -30,8 +30,8 @@ from strato.scheduler.model.resources import PODS
 from strato.scheduler.model.tasks import BINDING, BOUND, COMPLETED_SET, RELEASING, RUNNING, SUCCEEDED
 from strato.scheduler.plugins.gang import GANG
 from strato.scheduler.reporting.explain import ranked
+from strato.sim.decisions.activejobs import with_status
 from strato.sim.decisions.engine import Engine
-from strato.sim.decisions.lives import with_status
 from strato.sim.decisions.timeline import Timeline
 from strato.sim.foresight.runseconds import RunSeconds
 

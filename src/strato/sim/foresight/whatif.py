@@ -20,7 +20,7 @@ from strato.errors import InvalidInput, Problem, nearest
 from strato.node.hollow.offers import CAPACITY, offers
 from strato.node.shapes import NodeShape, parse_nodes
 from strato.scheduler.cache import kinds
-from strato.scheduler.dryrun.changes import Change
+from strato.scheduler.dryrun.changes import StateChange
 from strato.scheduler.dryrun.run import Decoded
 from strato.scheduler.dryrun.trial import Copy
 from strato.scheduler.model.resources import internal
@@ -38,14 +38,14 @@ _FIELDS: Final = ("weight", "priority", "reclaimable", "parent", "state", *_AMOU
 # -- changes ---------------------------------------------------------------------------------------------------------
 
 
-def nodes_added(text: str) -> Change:
+def nodes_added(text: str) -> StateChange:
     """Add nodes of shapes, as ``strato up --hollow-nodes`` takes them.
 
     Raises:
         InvalidInput: The text describes none.
     """
     shapes = parse_nodes(text)
-    return Change("nodes", f"add {text}", (), nodes_of(shapes))
+    return StateChange("nodes", f"add {text}", (), nodes_of(shapes))
 
 
 def nodes_of(shapes: Sequence[NodeShape]) -> list[Decoded]:
@@ -67,7 +67,7 @@ def nodes_of(shapes: Sequence[NodeShape]) -> list[Decoded]:
     return found
 
 
-def drained(copy: Copy, name: str) -> Change:
+def drained(copy: Copy, name: str) -> StateChange:
     """Make a node unschedulable and evict its pods, except those of DaemonSets.
 
     Raises:
@@ -92,7 +92,7 @@ def drained(copy: Copy, name: str) -> Change:
             return structs.replace(view, spec=spec_, status=status)
         return view
 
-    return Change("drain", f"drain {name}, of {pods} pod{'' if pods == 1 else 's'}", [edit])
+    return StateChange("drain", f"drain {name}, of {pods} pod{'' if pods == 1 else 's'}", [edit])
 
 
 def _is_evictable(pod: Pod) -> bool:
@@ -100,7 +100,7 @@ def _is_evictable(pod: Pod) -> bool:
     return not pod.is_finished and (owner is None or owner.kind != "DaemonSet")
 
 
-def queue_set(copy: Copy, text: str) -> Change:
+def queue_set(copy: Copy, text: str) -> StateChange:
     """Set a field of a queue: ``NAME.weight=5``, ``NAME.capability.cpu=64``, ``NAME.state=Closed``.
 
     Raises:
@@ -126,7 +126,7 @@ def queue_set(copy: Copy, text: str) -> Change:
     def edit(view: Object) -> Object:
         return change(view) if isinstance(view, QueueView) and view.metadata.name == name else view
 
-    return Change("queue", f"queue {text}", [edit])
+    return StateChange("queue", f"queue {text}", [edit])
 
 
 def _queue_edit(field: str, resource: str, value: str, text: str) -> Callable[[QueueView], QueueView]:
@@ -172,7 +172,7 @@ def _bad_queue(text: str, why: str) -> InvalidInput:
     return InvalidInput("--queue", [Problem(text, why)])
 
 
-def applied(copy: Copy, changes: Sequence[Change]) -> Copy:
+def applied(copy: Copy, changes: Sequence[StateChange]) -> Copy:
     """Return a state with changes applied in their order."""
     for change in changes:
         copy = copy.with_edits(change.edits, change.more)
@@ -183,7 +183,7 @@ def applied(copy: Copy, changes: Sequence[Change]) -> Copy:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WhatIfAnswer:
     """The forecasts for a state without and with changes.
 
     Attributes:
@@ -205,7 +205,7 @@ def what_if(
     *,
     horizon_seconds: float,
     names: Mapping[str, str] | None = None,
-) -> Answer:
+) -> WhatIfAnswer:
     """Run a state forward without and with changes.
 
     Args:
@@ -220,7 +220,7 @@ def what_if(
     def forward(copy: Copy) -> Forecast:
         return run_forward(copy, run_seconds, horizon_seconds=horizon_seconds, names=names)
 
-    return Answer(changes, forward(before), forward(after))
+    return WhatIfAnswer(changes, forward(before), forward(after))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,14 @@ from typing import Final
 
 from strato.api.meta import Json
 from strato.sim.foresight.forward import Forecast, JobForecast
-from strato.sim.foresight.whatif import Answer, Fewest
+from strato.sim.foresight.whatif import Fewest, WhatIfAnswer
 from strato.units import human_duration
 
 _ROWS: Final = 40
 """Most jobs in the table; the data has all."""
 
 
-def to_json(answer: Answer, fewest: Fewest | None = None) -> Json:
+def to_json(answer: WhatIfAnswer, fewest: Fewest | None = None) -> Json:
     """Return an answer as data; starts are in seconds from now, null for jobs that did not start."""
     keys = dict.fromkeys([*answer.before.jobs, *answer.after.jobs])
     body: Json = {
@@ -49,7 +49,7 @@ def _side_json(found: Forecast) -> Json:
     }
 
 
-def _job_json(answer: Answer, key: str) -> Json:
+def _job_json(answer: WhatIfAnswer, key: str) -> Json:
     known = answer.after.jobs.get(key) or answer.before.jobs[key]
     body: Json = {"name": known.name, "podGroup": key, "queue": known.queue, "pods": known.pods}
     for name, found in (("before", answer.before), ("after", answer.after)):
@@ -66,7 +66,7 @@ def _job_json(answer: Answer, key: str) -> Json:
     return body
 
 
-def to_table(answer: Answer, fewest: Fewest | None = None) -> str:
+def to_table(answer: WhatIfAnswer, fewest: Fewest | None = None) -> str:
     """Return an answer as text for a terminal."""
     before, after = answer.before, answer.after
     parts = ["changes: " + ("; ".join(answer.changes) or "none")]
@@ -97,7 +97,7 @@ def to_table(answer: Answer, fewest: Fewest | None = None) -> str:
     return "\n\n".join(parts)
 
 
-def _jobs_table(answer: Answer) -> str:
+def _jobs_table(answer: WhatIfAnswer) -> str:
     keys = list(dict.fromkeys([*answer.after.jobs, *answer.before.jobs]))
     if not keys:
         return ""
@@ -121,7 +121,7 @@ def _when(found: Forecast, key: str) -> str:
     return text + (f", evicted ({job.evicted} pods)" if job.evicted else "")
 
 
-def _notes(answer: Answer) -> list[str]:
+def _notes(answer: WhatIfAnswer) -> list[str]:
     notes = []
     unknown = max(answer.before.unknown, answer.after.unknown)
     if unknown:

@@ -16,14 +16,14 @@ from strato.api.meta import Json
 from strato.api.volcano.scheduling import GROUP_ANNOTATION
 from strato.scheduler.cache.ingest import ROLE_KEY
 from strato.scheduler.dryrun.manifests import Located
-from strato.scheduler.dryrun.states import State
+from strato.scheduler.dryrun.states import ManifestState
 from strato.scheduler.model.resources import internal, to_quantity
 
 _MOST_PODS: Final = 100_000
 _WAITING: Final = ("", "Pending", "Inqueue")
 
 
-def with_late_pods(state: State, now: float) -> tuple[State, Sequence[str]]:
+def with_late_pods(state: ManifestState, now: float) -> tuple[ManifestState, Sequence[str]]:
     """Add pods to a state's pod groups that wait and have none.
 
     Args:

@@ -8,8 +8,8 @@ from strato.api.core import Pod
 from strato.api.queueacls import SUBMITTED_BY
 from strato.api.volcano.scheduling import PodGroup
 from strato.clock import parse_time
-from strato.history.prediction import RunTimePredictor, RunTimes, Submission
-from strato.history.rows import COMPLETED, Run
+from strato.history.prediction import RunTimePredictor, RunTimes, SubmittedJob
+from strato.history.rows import COMPLETED, JobRun
 from strato.scheduler.cache.world import World
 from strato.scheduler.model.estimates import EXPECTED, seconds_of
 from strato.scheduler.model.jobs import Job, Task
@@ -21,11 +21,11 @@ _CORE: float = 1000.0
 """Millicores of a core."""
 
 
-def submission_of(job: Job, task: Task) -> Submission:
+def submission_of(job: Job, task: Task) -> SubmittedJob:
     """Return a job's submission, by which its run time is predicted; ``task`` is any of its pods."""
     group, pod = job.group, task.pod
     limit = pod.spec.active_deadline_seconds
-    return Submission(
+    return SubmittedJob(
         user=_annotation(SUBMITTED_BY, pod, group) or job.namespace or task.namespace,
         name=_name_of(job, task),
         size=max(1.0, float(sum(one.cls.request[CPU] for one in job.tasks.values())) / _CORE),
@@ -34,18 +34,18 @@ def submission_of(job: Job, task: Task) -> Submission:
     )
 
 
-def submission_of_run(run: Run) -> Submission:
+def submission_of_run(run: JobRun) -> SubmittedJob:
     """Return the submission of a run in the history, which has no size, estimate and limit."""
-    return Submission(user=run.namespace, name=run.template or run.job)
+    return SubmittedJob(user=run.namespace, name=run.template or run.job)
 
 
-def take_history(predictor: RunTimePredictor, runs: Iterable[Run]) -> None:
+def take_history(predictor: RunTimePredictor, runs: Iterable[JobRun]) -> None:
     """Give a predictor the completed runs of a history, the oldest first."""
     for submission, seconds in past_of(runs):
         predictor.take(submission, seconds)
 
 
-def past_of(runs: Iterable[Run]) -> list[tuple[Submission, float]]:
+def past_of(runs: Iterable[JobRun]) -> list[tuple[SubmittedJob, float]]:
     """Return submission and run time in seconds of a history's completed runs, the oldest first."""
     ended = [run for run in runs if run.phase == COMPLETED and run.started is not None and run.ended is not None]
     ended.sort(key=lambda run: run.ended or 0.0)
@@ -58,9 +58,9 @@ def take_ended(predictor: RunTimePredictor, world: World) -> None:
         predictor.take(submission, seconds)
 
 
-def ended_jobs(world: World) -> list[tuple[Job, Submission, float]]:
+def ended_jobs(world: World) -> list[tuple[Job, SubmittedJob, float]]:
     """Return the jobs that have a succeeded pod, with submission and longest run time of a pod, the oldest first."""
-    found: list[tuple[float, Job, Submission, float]] = []
+    found: list[tuple[float, Job, SubmittedJob, float]] = []
     for job in world.jobs.values():
         ended = [task for task in job.tasks.values() if task.status == SUCCEEDED]
         spans = [span for task in ended if (span := _span(task.pod)) is not None]

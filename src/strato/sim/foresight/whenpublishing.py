@@ -26,13 +26,13 @@ from strato.client.informer import Change, Informers
 from strato.client.namespaces import ensure_namespace
 from strato.clock import Clock, VirtualClock, cpu_timer, format_time, parse_time
 from strato.errors import ApiError, NotFound
-from strato.history.prediction import RunTimePredictor, Submission
+from strato.history.prediction import RunTimePredictor, SubmittedJob
 from strato.history.predictionannotations import START, START_INTERVAL
 from strato.history.predictionintervals import Accuracy, Calibration, Interval
 from strato.metrics import Registry, Sample
 from strato.scheduler.cache import kinds
 from strato.scheduler.dryrun.run import Decoded, build
-from strato.scheduler.dryrun.states import State
+from strato.scheduler.dryrun.states import ManifestState
 from strato.scheduler.dryrun.trial import Copy
 from strato.scheduler.framework.options import Config
 from strato.scheduler.shadow.budget import Budget
@@ -84,9 +84,9 @@ class Ended(msgspec.Struct, frozen=True, array_like=True):
     seconds: float
 
     @property
-    def submission(self) -> Submission:
+    def submission(self) -> SubmittedJob:
         """The submission, as the predictor takes it."""
-        return Submission(
+        return SubmittedJob(
             user=self.user,
             name=self.name,
             size=self.size,
@@ -95,7 +95,7 @@ class Ended(msgspec.Struct, frozen=True, array_like=True):
         )
 
 
-class Round(msgspec.Struct, frozen=True):
+class StartIntervals(msgspec.Struct, frozen=True):
     """The answer of a child: key of a pod group → interval of its start, in seconds after ``now``; ended jobs.
 
     The intervals are not calibrated; None stands for infinity.
@@ -149,14 +149,14 @@ class StartPublisher:
         registry: Registry,
         *,
         options: PublishOptions | None = None,
-        past: Sequence[tuple[Submission, float]] = (),
+        past: Sequence[tuple[SubmittedJob, float]] = (),
     ) -> None:
         self._cluster = cluster
         self._informers = informers
         self._clock = clock
         self._config = config
         self._options = options or PublishOptions()
-        self._past: deque[tuple[Submission, float]] = deque(past, maxlen=_REMEMBERED)
+        self._past: deque[tuple[SubmittedJob, float]] = deque(past, maxlen=_REMEMBERED)
         self._ended: dict[str, None] = {}
         self._predictions: dict[str, _Prediction] = {}
         self._waits = _Waits()
@@ -205,7 +205,7 @@ class StartPublisher:
 
     # -- in the child --------------------------------------------------------------------------------------------------
 
-    async def _look(self) -> Round | None:
+    async def _look(self) -> StartIntervals | None:
         limit = self._options.timeout_seconds
         virtual = isinstance(self._clock, VirtualClock)
         child = Child(functools.partial(self._work, self._clock.now()), limit, yields=not virtual)
@@ -214,7 +214,7 @@ class StartPublisher:
         try:
             answer = child.answer_at_once(limit) if virtual else await child.answer(limit)
             seconds = answer.cpu_seconds
-            return msgspec.msgpack.decode(answer.body, type=Round)
+            return msgspec.msgpack.decode(answer.body, type=StartIntervals)
         except ChildFailed as error:
             seconds = error.seconds
             self._failed += 1
@@ -224,7 +224,7 @@ class StartPublisher:
             self._budget.spend(seconds + child.fork_seconds)
 
     def _work(self, now: float) -> bytes:
-        """Compute predictions; runs in the child. Returns an encoded `Round`."""
+        """Compute predictions; runs in the child. Returns an encoded `StartIntervals`."""
         copy = Copy(self._objects(now), self._config(), seed=self._rounds, now=now)
         world = build(copy.objects)
         predictor = RunTimePredictor()
@@ -240,7 +240,7 @@ class StartPublisher:
         budget = self._options.timeout_seconds / 2
         found = starts(copy, run_times(predictor), draws=self._options.draws, budget_seconds=budget)
         intervals = {key: tuple(map(_finite, one.interval)) for key, one in found.items()}
-        return msgspec.msgpack.encode(Round(now, intervals, ended))  # type: ignore[arg-type]  # three each
+        return msgspec.msgpack.encode(StartIntervals(now, intervals, ended))  # type: ignore[arg-type]  # three each
 
     def _objects(self, now: float) -> list[Decoded]:
         """Return the informers' objects, and the pods of pod groups that wait without any (`with_late_pods`)."""
@@ -260,13 +260,13 @@ class StartPublisher:
                 if waits and (meta.namespace, meta.name) not in with_pods:
                     body: Json = msgspec.to_builtins(view)
                     late.append(("", {**body, "apiVersion": catalog.PODGROUP.api_version, "kind": "PodGroup"}))
-        state, _ = with_late_pods(State(late), now)
+        state, _ = with_late_pods(ManifestState(late), now)
         pods = [obj for _, obj in state.objects if obj.get("kind") == "Pod"]
         return [*found, *(Decoded("", kinds.of(catalog.POD), msgspec.convert(pod, Pod)) for pod in pods)]
 
     # -- writes to pod groups ------------------------------------------------------------------------------------------
 
-    def _moved(self, found: Round, groups: Mapping[str, PodGroup]) -> list[Patch]:
+    def _moved(self, found: StartIntervals, groups: Mapping[str, PodGroup]) -> list[Patch]:
         """Return the patches of pod groups whose prediction is new or has changed enough."""
         patches: list[Patch] = []
         for key, raw_seconds in found.starts.items():

@@ -32,7 +32,7 @@ from strato.errors import InvalidInput, Problem, one_line
 from strato.node.hollow.failures import parse_failure
 from strato.node.shapes import parse_nodes
 from strato.sim.documents import Document
-from strato.sim.load.lives import PERCENTILES, STAGES
+from strato.sim.load.latencies import PERCENTILES, STAGES
 from strato.sim.load.plan import JOBS, KINDS, LoadOptions, read_rate, read_speed
 from strato.sim.traces import trace_text
 
@@ -54,7 +54,7 @@ _FAULT = ("at", "nodes", "names", "failure")
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class NodeFault:
     """A failure of nodes at a time."""
 
     at_seconds: float
@@ -94,7 +94,7 @@ class LoadTest:
     trace: str
     limit: int
     options: LoadOptions
-    faults: tuple[Fault, ...]
+    faults: tuple[NodeFault, ...]
     seed: int
     expectations: tuple[Expectation, ...]
 
@@ -168,7 +168,7 @@ def _options(document: Document, load: Mapping[str, Any], top: Mapping[str, Any]
     )
 
 
-def _fault(document: Document, path: str, value: object) -> Fault:
+def _fault(document: Document, path: str, value: object) -> NodeFault:
     given = document.mapping(path, value, _FAULT)
     failure = document.text(f"{path}.failure", given.get("failure", ""))
     document.tried(f"{path}.failure", lambda: parse_failure(failure))
@@ -176,7 +176,7 @@ def _fault(document: Document, path: str, value: object) -> Fault:
     count = document.whole(f"{path}.nodes", given.get("nodes", 0))
     if bool(names) == bool(count):
         document.note(path, "needs nodes (how many, at random) or names, not both")
-    return Fault(document.number(f"{path}.at", given.get("at", 0)), failure, count, tuple(map(str, names)))
+    return NodeFault(document.number(f"{path}.at", given.get("at", 0)), failure, count, tuple(map(str, names)))
 
 
 def _expectation(document: Document, path: str, name: str, value: object) -> Expectation:

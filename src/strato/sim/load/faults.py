@@ -11,10 +11,12 @@ from strato.client.cluster import Cluster
 from strato.clock import Clock
 from strato.errors import ApiError
 from strato.node.hollow.failures import FAILURE
-from strato.sim.load.experiment import Fault
+from strato.sim.load.experiment import NodeFault
 
 
-async def apply_faults(cluster: Cluster, clock: Clock, random: Random, faults: Sequence[Fault], log: list[str]) -> None:
+async def apply_faults(
+    cluster: Cluster, clock: Clock, random: Random, faults: Sequence[NodeFault], log: list[str]
+) -> None:
     """Annotate the nodes of each fault at its time, counted from this call.
 
     Args:
@@ -45,7 +47,7 @@ async def _chosen(cluster: Cluster, random: Random, count: int) -> Sequence[str]
     return random.sample(names, min(count, len(names)))
 
 
-async def heal(cluster: Cluster, faults: Sequence[Fault]) -> None:
+async def heal(cluster: Cluster, faults: Sequence[NodeFault]) -> None:
     """Remove the annotation from all nodes that have a failure of these faults."""
     written = {fault.failure for fault in faults}
     for node in (await cluster.list(catalog.NODE)).items:

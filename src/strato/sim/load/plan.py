@@ -37,7 +37,7 @@ class LoadOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Submission:
+class PlannedCreate:
     """One object to create."""
 
     at_seconds: float
@@ -97,7 +97,7 @@ def read_seconds(text: str) -> float:
     return value
 
 
-def planned(jobs: Sequence[TraceJob], options: LoadOptions, namespace: str) -> Iterator[Submission]:
+def planned(jobs: Sequence[TraceJob], options: LoadOptions, namespace: str) -> Iterator[PlannedCreate]:
     """Yield the submissions of jobs, ordered by when they are due."""
     before = 0
     for job in jobs:
@@ -108,7 +108,7 @@ def planned(jobs: Sequence[TraceJob], options: LoadOptions, namespace: str) -> I
         if options.kind == PODS:
             yield from _pods(timed, at, options, namespace)
         else:
-            yield Submission(at, job.name, job.replicas, _job(timed, options, namespace))
+            yield PlannedCreate(at, job.name, job.replicas, _job(timed, options, namespace))
 
 
 def _run_seconds(job: TraceJob, options: LoadOptions) -> float:
@@ -127,7 +127,7 @@ def _job(job: TraceJob, options: LoadOptions, namespace: str) -> dict[str, Any]:
     return body
 
 
-def _pods(job: TraceJob, at: float, options: LoadOptions, namespace: str) -> Iterator[Submission]:
+def _pods(job: TraceJob, at: float, options: LoadOptions, namespace: str) -> Iterator[PlannedCreate]:
     template = manifest_of(job)["spec"]["tasks"][0]["template"]
     spacing = 1 / options.pods_per_second if options.pods_per_second else 0.0
     for number in range(job.replicas):
@@ -143,4 +143,4 @@ def _pods(job: TraceJob, at: float, options: LoadOptions, namespace: str) -> Ite
             },
             "spec": {**template["spec"], "schedulerName": options.scheduler},
         }
-        yield Submission(at + number * spacing, name, 1, body)
+        yield PlannedCreate(at + number * spacing, name, 1, body)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import numpy as np
 
-from strato.sim.load.lives import ENDED, PERCENTILES, RUNNING, STAGES, Latency, Lives, rate_of
+from strato.sim.load.latencies import ENDED, PERCENTILES, RUNNING, STAGES, Latency, LatencyTracker, rate_of
 from strato.sim.pictures.canvas import PALETTE, Picture, durations_along
 
 if TYPE_CHECKING:
@@ -111,42 +111,48 @@ def _title(name: str) -> str:
 
 
 def result_of(
-    lives: Lives, submissions: int, seconds: float, not_sent: int, *, interrupted: bool = False, left: str = ""
+    latencies: LatencyTracker,
+    submissions: int,
+    seconds: float,
+    not_sent: int,
+    *,
+    interrupted: bool = False,
+    left: str = "",
 ) -> LoadResult:
     """Return the result of a load from the stages of its pods."""
-    rates = {"due": rate_of(lives.due_instants())}
-    rates |= {name: rate_of(lives.instants(stage)) for stage, name in enumerate(STAGES)}
+    rates = {"due": rate_of(latencies.due_instants())}
+    rates |= {name: rate_of(latencies.instants(stage)) for stage, name in enumerate(STAGES)}
     return LoadResult(
         submissions=submissions,
-        pods=lives.due_pods,
+        pods=latencies.due_pods,
         seconds=round(seconds, 3),
-        late=lives.late,
-        latest_seconds=round(lives.latest_seconds, 6),
+        late=latencies.late,
+        latest_seconds=round(latencies.latest_seconds, 6),
         not_sent=not_sent,
-        errors=dict(lives.errors.most_common()),
-        failed_pods=lives.failed_pods,
-        latencies=lives.latencies(),
+        errors=dict(latencies.errors.most_common()),
+        failed_pods=latencies.failed_pods,
+        latencies=latencies.by_stage(),
         per_second={name: round(rate, 3) for name, rate in rates.items()},
-        reached={name: lives.reached(stage) for stage, name in enumerate(STAGES)},
+        reached={name: latencies.reached(stage) for stage, name in enumerate(STAGES)},
         interrupted=interrupted,
         left_behind=left,
     )
 
 
-def picture_of(lives: Lives) -> Picture:
+def picture_of(latencies: LatencyTracker) -> Picture:
     """Return curves of the latencies, and the pods per second over time."""
     return Picture(
         "load",
         "Load",
         "Left: part of the pods that had got so far after so many seconds. Right: pods per second over time.",
-        lambda figure: _draw(figure, lives),
+        lambda figure: _draw(figure, latencies),
     )
 
 
-def _draw(figure: Figure, lives: Lives) -> None:
+def _draw(figure: Figure, latencies: LatencyTracker) -> None:
     left, right = figure.subplots(1, 2)
     for stage, name in enumerate(STAGES):
-        values = np.sort(lives.after(stage))
+        values = np.sort(latencies.after(stage))
         if len(values) and stage != ENDED:
             left.step(
                 np.maximum(values, 1e-4), np.arange(1, len(values) + 1) / len(values), color=PALETTE[stage], label=name
@@ -156,9 +162,9 @@ def _draw(figure: Figure, lives: Lives) -> None:
     left.set_xlabel("from when it was due")
     left.set_ylabel("part of the pods")
     left.legend()
-    begin = float(lives.due_instants()[0]) if len(lives.due_instants()) else 0.0
+    begin = float(latencies.due_instants()[0]) if len(latencies.due_instants()) else 0.0
     for stage, name in enumerate(STAGES):
-        instants = lives.instants(stage) - begin
+        instants = latencies.instants(stage) - begin
         if len(instants) and stage >= RUNNING - 1:
             counts = np.bincount(np.maximum(instants, 0).astype(int))
             right.plot(np.arange(len(counts)), counts, color=PALETTE[stage], label=name)

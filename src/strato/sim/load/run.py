@@ -1,4 +1,4 @@
-"""`Load`: submits a plan to any Kubernetes API, open loop, watches its pods, and always cleans up at the end."""
+"""`LoadRun`: submits a plan to any Kubernetes API, open loop, watches its pods, and always cleans up at the end."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from strato.client.cluster import Cluster
 from strato.client.informer import Change, Informers
 from strato.clock import Clock
 from strato.errors import ApiError, NotFound
-from strato.sim.load.lives import ENDED, RUNNING, Lives
-from strato.sim.load.plan import LABEL, PODS, LoadOptions, Submission, planned
+from strato.sim.load.latencies import ENDED, RUNNING, LatencyTracker
+from strato.sim.load.plan import LABEL, PODS, LoadOptions, PlannedCreate, planned
 from strato.sim.load.result import LoadResult, result_of
 from strato.sim.submission import priority_classes, queue_manifests
 from strato.sim.workloads.jobs import TraceJob
@@ -30,7 +30,7 @@ _JOB_LABEL: Final = "volcano.sh/job-name"
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class LoadProgress:
     """How far a load has come."""
 
     seconds: float
@@ -40,12 +40,12 @@ class Progress:
 
 
 @dataclass(slots=True)
-class Load:
+class LoadRun:
     """One load against a cluster.
 
     Attributes:
         namespace: The name of the namespace that the load creates, and deletes at its end.
-        lives: The stages that its pods have reached.
+        latencies: The stages that its pods have reached.
     """
 
     cluster: Cluster
@@ -53,8 +53,8 @@ class Load:
     random: Random
     options: LoadOptions
     namespace: str
-    progress: Callable[[Progress], None] | None = None
-    lives: Lives = field(default_factory=Lives)
+    progress: Callable[[LoadProgress], None] | None = None
+    latencies: LatencyTracker = field(default_factory=LatencyTracker)
     _began: float | None = None
     """Monotonic time of the beginning; None before the first submission."""
     _not_sent: int = 0
@@ -92,7 +92,7 @@ class Load:
                 task.cancel()
             await informers.stop()
             left = await self._clean()
-        return result_of(self.lives, self._sent, seconds, self._not_sent, interrupted=interrupted, left=left)
+        return result_of(self.latencies, self._sent, seconds, self._not_sent, interrupted=interrupted, left=left)
 
     def _now(self) -> float:
         return 0.0 if self._began is None else self.clock.monotonic() - self._began
@@ -126,20 +126,20 @@ class Load:
             if len(self._unanswered) >= MOST_UNANSWERED:
                 self._not_sent += 1
                 continue
-            self.lives.begin(submission.name, submission.pods, submission.at_seconds, self._now())
+            self.latencies.begin(submission.name, submission.pods, submission.at_seconds, self._now())
             task = asyncio.create_task(self._create(submission))
             self._unanswered.add(task)
             task.add_done_callback(self._unanswered.discard)
             self._report()
 
-    async def _create(self, submission: Submission) -> None:
+    async def _create(self, submission: PlannedCreate) -> None:
         kind = catalog.POD if self.options.kind == PODS else catalog.VCJOB
         try:
             await self.cluster.create(kind, submission.body, self.namespace)
         except ApiError as error:
-            self.lives.fail(submission.name, error.reason or type(error).__name__)
+            self.latencies.fail(submission.name, error.reason or type(error).__name__)
         else:
-            self.lives.acknowledge(submission.name, self._now())
+            self.latencies.acknowledge(submission.name, self._now())
 
     def _on_pods(self, changes: Sequence[Change[Pod]]) -> None:
         now = self._now()
@@ -149,19 +149,21 @@ class Load:
                 continue
             name = pod.metadata.name
             owner = name if self.options.kind == PODS else pod.metadata.label(_JOB_LABEL)
-            self.lives.see(owner, name, pod.spec.node_name, pod.status.phase, now)
+            self.latencies.see(owner, name, pod.spec.node_name, pod.status.phase, now)
 
     async def _drain(self) -> None:
         """Wait until all pods have ended, at most ``drain_seconds``."""
         until = self._now() + self.options.drain_seconds
-        while self._now() < until and (self._unanswered or self.lives.outstanding > 0):
+        while self._now() < until and (self._unanswered or self.latencies.outstanding > 0):
             await self.clock.sleep(_LOOK_SECONDS)
             self._report()
 
     def _report(self) -> None:
         if self.progress is not None:
-            lives = self.lives
-            self.progress(Progress(self._now(), lives.due_pods, lives.reached(RUNNING), lives.reached(ENDED)))
+            latencies = self.latencies
+            self.progress(
+                LoadProgress(self._now(), latencies.due_pods, latencies.reached(RUNNING), latencies.reached(ENDED))
+            )
 
     async def _clean(self) -> str:
         """Remove the namespace with its objects, then own queues and priority classes; return what is left, as text.

@@ -1,4 +1,4 @@
-"""`Arrivals`: fills a cluster with pods that arrive one by one and never end; one that fits nowhere is removed at once.
+"""`FillingCluster`: fills a cluster with pods that arrive one by one and never end; what fits nowhere is removed.
 
 The experiments of papers on GPU sharing fill a cluster like this. World and cycle are those of the real scheduler.
 """
@@ -40,7 +40,7 @@ def config_of(plugins: Sequence[Json]) -> Config:
     return config_from({"actions": "allocate", "tiers": [{"plugins": list(plugins)}]})
 
 
-class Arrivals:
+class FillingCluster:
     """A cluster that fills up.
 
     Args:

@@ -6,9 +6,9 @@ from fractions import Fraction
 from typing import Final
 
 from strato.node.shapes import NodeShape
-from strato.sim.papers.arrivals import Arrivals, ArrivingPod, config_of
+from strato.sim.papers.arrivals import ArrivingPod, FillingCluster, config_of
 from strato.sim.papers.outcome import Cell, Reproduction
-from strato.sim.papers.work import Work
+from strato.sim.papers.work import ReproductionOptions
 
 _CPUS, _GIGABYTES = 9, 18
 _TASKS: Final = {"B": (3, 1), "A": (1, 4)}
@@ -25,7 +25,7 @@ _MANY: Final = 20
 """Number of tasks of each user; more than fit."""
 
 
-def reproduce(work: Work) -> Reproduction:
+def reproduce(work: ReproductionOptions) -> Reproduction:
     """Compare the order in which the plugin ``drf`` places tasks with the paper's table."""
     served = shared_out()
     cells = [_cell("tasks", user, served.count(user), count) for user, count in (("A", 3), ("B", 2))]
@@ -52,7 +52,7 @@ def reproduce(work: Work) -> Reproduction:
 def shared_out() -> list[str]:
     """Return the users in the order in which their tasks were placed."""
     shape = NodeShape(1, {"cpu": str(_CPUS), "memory": f"{_GIGABYTES}G", "pods": "100"}, name="node")
-    cluster = Arrivals([shape], config_of([{"name": "drf"}, {"name": "gang"}, {"name": "predicates"}]), 0)
+    cluster = FillingCluster([shape], config_of([{"name": "drf"}, {"name": "gang"}, {"name": "predicates"}]), 0)
     groups = {
         user: [ArrivingPod({"cpu": str(cpus), "memory": f"{gigabytes}G"}, {})] * _MANY
         for user, (cpus, gigabytes) in _TASKS.items()

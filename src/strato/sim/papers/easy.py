@@ -20,7 +20,7 @@ from strato.scheduler.config import parse_config
 from strato.sim.decisions.run import simulate_decisions
 from strato.sim.papers.backfilling import Submitted, waits
 from strato.sim.papers.outcome import Cell, Reproduction
-from strato.sim.papers.work import Work, each
+from strato.sim.papers.work import ReproductionOptions, each
 from strato.sim.traces import TraceJob, read_trace
 
 FOLDER: Final = "hpc-swf"
@@ -48,7 +48,7 @@ class Log:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LogWaits:
     """Waits of the jobs of a log, in seconds."""
 
     plugin: Waits
@@ -58,7 +58,7 @@ class Found:
     recorded: Waits
 
 
-def reproduce(work: Work) -> Reproduction:
+def reproduce(work: ReproductionOptions) -> Reproduction:
     """Simulate both logs, or for a slice the beginning of the smaller one.
 
     Raises:
@@ -83,14 +83,14 @@ def reproduce(work: Work) -> Reproduction:
     )
 
 
-def waits_of(log: Log) -> Found:
+def waits_of(log: Log) -> LogWaits:
     """Simulate one log with the plugin and with the algorithms."""
     trace = read_trace(log.data / FOLDER / LOGS[log.name], limit=log.limit)
     trace = replace(trace, jobs=tuple(job for job in trace.jobs if job.waited_seconds is not None))
     record = simulate_decisions(trace, (), parse_config(_POLICY))
     processors = sum(quantity.milli(shape.resources["cpu"]) // 1000 * shape.count for shape in trace.nodes)
     submitted = [submitted_of(job, processors) for job in trace.jobs]
-    return Found(
+    return LogWaits(
         tuple((record.start_seconds - np.array([job.submit_seconds for job in trace.jobs])).tolist()),
         tuple(waits(submitted, processors, backfill=True)),
         tuple(waits(submitted, processors, backfill=False)),
@@ -106,7 +106,7 @@ def submitted_of(job: TraceJob, most: int) -> Submitted:
     )
 
 
-def cells_of(name: str, waited: Found) -> list[Cell]:
+def cells_of(name: str, waited: LogWaits) -> list[Cell]:
     """Return the comparisons of one log."""
     plugin, easy, fcfs, recorded = map(np.array, (waited.plugin, waited.easy, waited.fcfs, waited.recorded))
     ours = plugin[~np.isnan(plugin)]

@@ -26,10 +26,10 @@ from strato.scheduler.plugins import gpushare
 from strato.scheduler.plugins.fgd import POPULARITY_PERCENT, USE_MODELS
 from strato.scheduler.plugins.fgdkernels import WHOLE
 from strato.scheduler.plugins.fgdworkload import Typical, most_frequent
-from strato.sim.papers.arrivals import Arrivals, ArrivingPod, config_of
+from strato.sim.papers.arrivals import ArrivingPod, FillingCluster, config_of
 from strato.sim.papers.gorandom import GoRandom
 from strato.sim.papers.outcome import Cell, Reproduction
-from strato.sim.papers.work import Work, each
+from strato.sim.papers.work import ReproductionOptions, each
 from strato.sim.traces import ReadOptions, TraceJob, read_files, trace_text
 
 FOLDER: Final = "alibaba-gpu-2023-openb"
@@ -56,7 +56,7 @@ Curve = tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class FgdRun:
     """One run of the paper: a workload, a policy and a seed."""
 
     data: Path
@@ -66,7 +66,7 @@ class Run:
     seed: int
 
 
-def reproduce(work: Work) -> Reproduction:
+def reproduce(work: ReproductionOptions) -> Reproduction:
     """Repeat the published runs, or for a slice one seed of one workload, and compare the allocated GPUs.
 
     Raises:
@@ -75,7 +75,7 @@ def reproduce(work: Work) -> Reproduction:
     """
     published = read_published(work.data / FOLDER / "fgd-reference" / "analysis_allo_discrete.csv.gz")
     wanted = [  # seed by seed, so that the runs done so far cover every workload and policy
-        Run(work.data, *key)
+        FgdRun(work.data, *key)
         for key in sorted(published, key=itemgetter(2))
         if not work.is_slice or (key[0] == "default" and key[2] == min(seed for _, _, seed in published))
     ]
@@ -83,9 +83,9 @@ def reproduce(work: Work) -> Reproduction:
     return compared(curves, published)
 
 
-def compared(curves: Mapping[Run, Curve], published: Mapping[tuple[str, str, int], Curve]) -> Reproduction:
+def compared(curves: Mapping[FgdRun, Curve], published: Mapping[tuple[str, str, int], Curve]) -> Reproduction:
     """Compare the curves of our runs with the published ones."""
-    groups: dict[tuple[str, str], list[Run]] = {}
+    groups: dict[tuple[str, str], list[FgdRun]] = {}
     for run in curves:
         groups.setdefault((run.workload, run.policy), []).append(run)
     cells, equal, farthest = [], 0, 0.0
@@ -143,7 +143,7 @@ def read_published(path: Path) -> dict[tuple[str, str, int], Curve]:
 # -- one run -----------------------------------------------------------------------------------------------------------
 
 
-def allocated(run: Run, most_pods: int | None = None) -> Curve:
+def allocated(run: FgdRun, most_pods: int | None = None) -> Curve:
     """Fill the cluster with a run's pods, or the first ``most_pods`` of them; return the curve of allocated GPUs."""
     folder = run.data / FOLDER
     pods = _pods(folder / "pods" / f"{_PREFIX}{run.workload}.csv.gz")
@@ -155,7 +155,7 @@ def allocated(run: Run, most_pods: int | None = None) -> Curve:
     for _ in range(_DRAWN_BY_OTHERS):
         random.int63()
     ordered = [node for _, node in sorted(zip(random.permutation(len(nodes)), nodes, strict=True), key=_by_number)]
-    arrivals = Arrivals(ordered, config_of([_plugin(run.policy, pods), {"name": "gang"}]), run.seed)
+    arrivals = FillingCluster(ordered, config_of([_plugin(run.policy, pods), {"name": "gang"}]), run.seed)
     bound = arrivals.arrive([ArrivingPod(job.requests, job.annotations) for job in arriving])
     return curve_of([(gpu_milli_of(job), bool(node)) for job, node in zip(arriving, bound, strict=True)], gpu_milli)
 

@@ -23,7 +23,7 @@ from strato.errors import UsageError
 from strato.scheduler.plugins.gavelrounds import OBJECTIVES, Account, Rounds
 from strato.scheduler.plugins.throughputs import JobKind, Throughputs, read_throughputs
 from strato.sim.papers.outcome import Cell, Reproduction
-from strato.sim.papers.work import Work, each
+from strato.sim.papers.work import ReproductionOptions, each
 
 FOLDER: Final = "gavel-throughputs"
 FILE: Final = Path(FOLDER) / "simulation_throughputs.json.gz"
@@ -78,7 +78,7 @@ class Case:
     seed: int
 
 
-class Outcome(NamedTuple):
+class GavelMeasures(NamedTuple):
     """The measures of a simulation."""
 
     completion_hours: float
@@ -93,7 +93,7 @@ class GeneratedJob(NamedTuple):
     steps: float
 
 
-def reproduce(work: Work) -> Reproduction:
+def reproduce(work: ReproductionOptions) -> Reproduction:
     """Repeat the simulations, or for a slice those of one makespan.
 
     Raises:
@@ -176,7 +176,7 @@ class _Simulation:
         self.now = 0.0
         self.completion: dict[int, float] = {}
 
-    def run(self) -> Outcome:
+    def run(self) -> GavelMeasures:
         """Run until the measured jobs have ended."""
         case = self._case
         measured = range(case.jobs) if case.jobs else range(_FIRST, _LAST)
@@ -187,7 +187,7 @@ class _Simulation:
             self._rounds.allocate(self.now)
             running = self._next_round()
         mean = statistics.fmean(self.completion[job] for job in measured)
-        return Outcome(mean / 3600, self.now / 3600)
+        return GavelMeasures(mean / 3600, self.now / 3600)
 
     def _end(self, running: dict[int, _Running]) -> None:
         if not running:
@@ -226,7 +226,7 @@ class _Simulation:
         return running
 
 
-def simulate(case: Case) -> Outcome:
+def simulate(case: Case) -> GavelMeasures:
     """Run one simulation.
 
     Raises:

@@ -18,7 +18,7 @@ from strato.mincost.models.quincy import GB, OFFSET, Quincy
 from strato.mincost.solver import Solver
 from strato.mincost.world import FlowWorld, Machine, Task
 from strato.sim.papers.outcome import Cell, Reproduction
-from strato.sim.papers.work import Work
+from strato.sim.papers.work import ReproductionOptions
 
 _RACKS: Final = {"m0": "r0", "m1": "r0", "m2": "r1", "m3": "r1"}
 _INPUTS: Final[Mapping[str, tuple[tuple[int, tuple[str, ...]], ...]]] = {
@@ -47,7 +47,7 @@ _BY_HAND: Final[Mapping[tuple[str, str], int]] = {
 """Prices of a task on machines that hold at least a tenth of its input, without the offset."""
 
 
-def reproduce(work: Work) -> Reproduction:
+def reproduce(work: ReproductionOptions) -> Reproduction:
     """Compare our prices of the example, and the cost of our placement, with the reference."""
     flow = example()
     names = list(_INPUTS)

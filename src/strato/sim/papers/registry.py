@@ -10,7 +10,7 @@ from typing import Final
 from strato.errors import UsageError
 from strato.sim.papers.kept import kept_parts
 from strato.sim.papers.outcome import Reproduction
-from strato.sim.papers.work import Work
+from strato.sim.papers.work import ReproductionOptions
 
 PAPERS: Final = {
     "fgd": "fragmentation gradient descent, ATC'23: six policies, 17 workloads, ten seeds",
@@ -22,7 +22,9 @@ PAPERS: Final = {
 """Name of a paper, which is also that of its module → what is reproduced."""
 
 
-def reproduce(name: str, work: Work, folder: Path | None = None, *, resume: bool = False) -> Reproduction:
+def reproduce(
+    name: str, work: ReproductionOptions, folder: Path | None = None, *, resume: bool = False
+) -> Reproduction:
     """Reproduce a paper's table.
 
     Args:

@@ -1,4 +1,4 @@
-"""`Work`: how a reproduction is run; `each` computes its parts, in parallel processes if there are cores."""
+"""`ReproductionOptions`: how a reproduction is run; `each` computes its parts, in processes if there are cores."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class ReproductionOptions:
     """How a reproduction is run."""
 
     data: Path
@@ -33,7 +33,7 @@ class Work:
     """Keeps the results of parts that have ended; None keeps none."""
 
 
-def each(work: Work, function: Callable[[A], R], parts: Sequence[A]) -> list[R]:
+def each(work: ReproductionOptions, function: Callable[[A], R], parts: Sequence[A]) -> list[R]:
     """Return the results of a function for each part, in their order; with several cores in parallel processes.
 
     Args:
@@ -54,7 +54,7 @@ def each(work: Work, function: Callable[[A], R], parts: Sequence[A]) -> list[R]:
             raise
 
 
-def _counted(work: Work, results: Iterable[R], total: int) -> list[R]:
+def _counted(work: ReproductionOptions, results: Iterable[R], total: int) -> list[R]:
     done: list[R] = []
     for result in results:
         done.append(result)

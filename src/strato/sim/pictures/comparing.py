@@ -9,7 +9,7 @@ import numpy as np
 
 from strato.sim.pictures.canvas import FAINT, Picture, durations_along, nothing
 from strato.sim.pictures.digest import RunDigest, cumulative
-from strato.sim.pictures.groups import Group
+from strato.sim.pictures.groups import RunGroup
 from strato.sim.results.statistics import Estimate, over_seeds
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def comparing_pictures(groups: Sequence[Group]) -> list[Picture]:
+def comparing_pictures(groups: Sequence[RunGroup]) -> list[Picture]:
     """Return the pictures that compare policies or variants; empty if there is only one."""
     found = []
     if len(groups) > 1:
@@ -45,7 +45,7 @@ def comparing_pictures(groups: Sequence[Group]) -> list[Picture]:
     return found
 
 
-def eviction_picture(groups: Sequence[Group]) -> Picture | None:
+def eviction_picture(groups: Sequence[RunGroup]) -> Picture | None:
     """Return the picture of evictions; None if no pod was evicted."""
     if not any(run.report.evictions.pods for group in groups for run in group.runs):
         return None
@@ -59,7 +59,7 @@ def eviction_picture(groups: Sequence[Group]) -> Picture | None:
     )
 
 
-def _intervals(figure: Figure, groups: Sequence[Group]) -> None:
+def _intervals(figure: Figure, groups: Sequence[RunGroup]) -> None:
     panels = figure.subplots(1, 4, sharey=True)
     titles = ("mean wait", "mean bounded slowdown", "makespan", "cpu use")
     for axes, title in zip(panels, titles, strict=True):
@@ -91,7 +91,7 @@ def _interval(axes: Axes, row: int, found: Estimate, tint: str) -> None:
         axes.plot([found.low, found.high], [row, row], color=tint)
 
 
-def _pairs(groups: Sequence[Group]) -> list[tuple[Group, np.ndarray[tuple[int], np.dtype[np.float64]]]]:
+def _pairs(groups: Sequence[RunGroup]) -> list[tuple[RunGroup, np.ndarray[tuple[int], np.dtype[np.float64]]]]:
     """Return each group with its differences of waits from the first policy of the same variant and seed.
 
     If there is only one policy, its variants with the same jobs are compared with the first variant.
@@ -113,7 +113,9 @@ def _submissions(run: RunDigest) -> list[float]:
     return [job.submit_seconds for job in run.report.job_list]
 
 
-def _differences(figure: Figure, pairs: Sequence[tuple[Group, np.ndarray[tuple[int], np.dtype[np.float64]]]]) -> None:
+def _differences(
+    figure: Figure, pairs: Sequence[tuple[RunGroup, np.ndarray[tuple[int], np.dtype[np.float64]]]]
+) -> None:
     axes = figure.add_subplot()
     for group, difference in pairs:
         x, y = cumulative(difference, 400)
@@ -127,7 +129,7 @@ def _differences(figure: Figure, pairs: Sequence[tuple[Group, np.ndarray[tuple[i
     axes.legend(ncols=min(4, len(pairs)))
 
 
-def _evictions(figure: Figure, groups: Sequence[Group]) -> None:
+def _evictions(figure: Figure, groups: Sequence[RunGroup]) -> None:
     if not groups:
         nothing(figure, "no evictions")
         return

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from strato.sim.report import Report, report_of
+from strato.sim.report import SimulationReport, report_of
 from strato.sim.results.columns import Floats, RunColumns
 from strato.sim.results.gantt import JobBars, NodeBars, NodeUse, job_bars, node_rows
 from strato.sim.results.record import RunRecord
@@ -24,7 +24,7 @@ class RunDigest:
     policy: str
     variant: str
     seed: int
-    report: Report
+    report: SimulationReport
     waits: Floats
     """Wait of each job of the trace in seconds; NaN if it never started."""
     slowdown_curve: tuple[Floats, Floats]

@@ -9,7 +9,7 @@ import numpy as np
 
 from strato.sim.pictures.canvas import FAINT, Picture, nothing, percents_along, shown, time_unit
 from strato.sim.pictures.digest import RunDigest
-from strato.sim.pictures.groups import Group
+from strato.sim.pictures.groups import RunGroup
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _MOST_QUEUES: Final = 8
 
 
-def share_picture(group: Group, number: int) -> Picture:
+def share_picture(group: RunGroup, number: int) -> Picture:
     """Return the picture of the queues' shares over time, in the first run of a group."""
     run = group.first
     count = min(_MOST_QUEUES, len(run.shares.names))
@@ -32,7 +32,7 @@ def share_picture(group: Group, number: int) -> Picture:
     )
 
 
-def distance_picture(groups: Sequence[Group]) -> Picture:
+def distance_picture(groups: Sequence[RunGroup]) -> Picture:
     """Return the picture of the queues' distances from their DRF shares."""
     return Picture(
         "fairness",
@@ -68,7 +68,7 @@ def _shares(figure: Figure, run: RunDigest, tint: str) -> None:
     panels[-1][0].set_xlabel(unit)
 
 
-def _distances(figure: Figure, groups: Sequence[Group]) -> None:
+def _distances(figure: Figure, groups: Sequence[RunGroup]) -> None:
     names = sorted({name for group in groups for name in group.first.report.queues})
     if not names:
         nothing(figure, "no jobs")

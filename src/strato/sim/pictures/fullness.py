@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from strato.sim.pictures.canvas import Picture, nothing, percents_along, shown, time_unit
-from strato.sim.pictures.groups import Group
+from strato.sim.pictures.groups import RunGroup
 from strato.sim.report import Series
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def fullness_pictures(groups: Sequence[Group]) -> list[Picture]:
+def fullness_pictures(groups: Sequence[RunGroup]) -> list[Picture]:
     """Return the pictures of utilisation and fragmentation."""
     used = sorted({name for group in groups for name in group.first.report.series.ratio})
     height = 0.6 + 1.7 * max(1, len(used))
@@ -37,7 +37,7 @@ def fullness_pictures(groups: Sequence[Group]) -> list[Picture]:
 
 
 def _panels(
-    figure: Figure, groups: Sequence[Group], names: Sequence[str], values: Callable[[Series], dict[str, list[float]]]
+    figure: Figure, groups: Sequence[RunGroup], names: Sequence[str], values: Callable[[Series], dict[str, list[float]]]
 ) -> None:
     if not names:
         nothing(figure, "nothing has run")

@@ -1,4 +1,4 @@
-"""`Group`: the runs of one policy and variant, over their seeds; a group has one colour in pictures."""
+"""`RunGroup`: the runs of one policy and variant, over their seeds; a group has one colour in pictures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from strato.sim.pictures.digest import RunDigest
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class RunGroup:
     """The runs of one policy and variant."""
 
     label: str
@@ -28,12 +28,12 @@ class Group:
         return sum(values) / len(values) if values else 0.0
 
 
-def groups_of(digests: Sequence[RunDigest]) -> tuple[Group, ...]:
+def groups_of(digests: Sequence[RunDigest]) -> tuple[RunGroup, ...]:
     """Return the runs of an experiment grouped by policy and variant, in the order of the experiment."""
     found: dict[tuple[str, str], list[RunDigest]] = {}
     for digest in digests:
         found.setdefault((digest.policy, digest.variant), []).append(digest)
     return tuple(
-        Group(", ".join(shown(part) for part in key if part) or "run", colour(number), tuple(runs))
+        RunGroup(", ".join(shown(part) for part in key if part) or "run", colour(number), tuple(runs))
         for number, (key, runs) in enumerate(found.items())
     )

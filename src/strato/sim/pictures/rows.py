@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from strato.sim.pictures.canvas import INK, Picture, colour, nothing, shown, time_unit
 from strato.sim.pictures.digest import RunDigest
-from strato.sim.pictures.groups import Group
+from strato.sim.pictures.groups import RunGroup
 from strato.sim.results.gantt import NodeBars
 from strato.sim.results.record import Ending
 
@@ -18,7 +18,7 @@ _LEGEND_QUEUES: Final = 8
 _CUT: Final = {Ending.EVICTED: "#c2453f", Ending.LOST: "#000000"}
 
 
-def row_pictures(group: Group, number: int) -> list[Picture]:
+def row_pictures(group: RunGroup, number: int) -> list[Picture]:
     """Return the pictures of the first run of a group."""
     run = group.first
     return [_by_node(run, group.label, number), _by_queue(run, group.label, number)]

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from strato.sim.pictures.canvas import Picture, durations_along, nothing, shown
-from strato.sim.pictures.groups import Group
-from strato.sim.report import GroupReport, Report
+from strato.sim.pictures.groups import RunGroup
+from strato.sim.report import GroupReport, SimulationReport
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _MOST_TENANTS: Final = 15
 
 
-def wait_pictures(groups: Sequence[Group]) -> list[Picture]:
+def wait_pictures(groups: Sequence[RunGroup]) -> list[Picture]:
     """Return the pictures of waits."""
     unit = groups[0].first.report.size_unit
     return [
@@ -45,8 +45,8 @@ def wait_pictures(groups: Sequence[Group]) -> list[Picture]:
 
 def _bars(
     figure: Figure,
-    groups: Sequence[Group],
-    parts: Callable[[Report], dict[str, GroupReport]],
+    groups: Sequence[RunGroup],
+    parts: Callable[[SimulationReport], dict[str, GroupReport]],
     unit: str,
     most: int = 0,
 ) -> None:
@@ -78,7 +78,7 @@ def _bars(
 
 
 def _values(
-    group: Group, parts: Callable[[Report], dict[str, GroupReport]], names: Sequence[str], which: str
+    group: RunGroup, parts: Callable[[SimulationReport], dict[str, GroupReport]], names: Sequence[str], which: str
 ) -> list[float]:
     found = []
     for name in names:
@@ -87,7 +87,7 @@ def _values(
     return found
 
 
-def _curves(figure: Figure, groups: Sequence[Group]) -> None:
+def _curves(figure: Figure, groups: Sequence[RunGroup]) -> None:
     drawn = [group for group in groups if len(group.first.slowdown_curve[0])]
     if not drawn:
         nothing(figure, "no job has finished")
@@ -108,6 +108,6 @@ def _curves(figure: Figure, groups: Sequence[Group]) -> None:
     _finish(axes, groups)
 
 
-def _finish(axes: Axes, groups: Sequence[Group]) -> None:
+def _finish(axes: Axes, groups: Sequence[RunGroup]) -> None:
     if len(groups) > 1:
         axes.legend(ncols=min(4, len(groups)), loc="best")

@@ -13,7 +13,7 @@ from strato.sim.decisions.run import simulate_decisions
 from strato.sim.progress import Progress
 from strato.sim.recording.log import Log
 from strato.sim.recording.replica import config_of
-from strato.sim.recording.workload import Workload, workload_of
+from strato.sim.recording.workload import RecordedWorkload, workload_of
 from strato.sim.results.columns import RunColumns
 from strato.sim.results.record import Ending, RunRecord
 from strato.units import human_duration
@@ -42,7 +42,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class WorkloadOutcomes:
     """The outcomes of a workload, side by side.
 
     Attributes:
@@ -93,7 +93,7 @@ class Outcome:
 
 def run_forward(
     log: Log, config: Config, *, name: str = "policy", seed: int = 0, progress: Callable[[Progress], None] | None = None
-) -> Outcome:
+) -> WorkloadOutcomes:
     """Simulate a log's workload under its own policy and under another.
 
     Raises:
@@ -107,12 +107,12 @@ def run_forward(
     other = _simulated(name, workload, config, began.at, seed, progress)
     names = [job.name for job in workload.trace.jobs]
     notes = [*workload.notes, "nodes are there from the beginning to the end, as they were last seen"]
-    return Outcome(names, [recorded, own, other], notes)
+    return WorkloadOutcomes(names, [recorded, own, other], notes)
 
 
 def _simulated(
     name: str,
-    workload: Workload,
+    workload: RecordedWorkload,
     config: Config,
     start: float,
     seed: int,

@@ -18,11 +18,11 @@ SCHEDULER, CLUSTER = "scheduler", "cluster"
 """Origin of a log: a scheduler, which records every cycle; or an observer of its cluster, who sees results only."""
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class LogEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Base of the entries."""
 
 
-class Began(Entry, frozen=True, tag="began", gc=False):
+class Began(LogEntry, frozen=True, tag="began", gc=False):
     """A scheduler has started with an empty World, or the log goes on in a further file.
 
     Attributes:
@@ -53,20 +53,20 @@ class Began(Entry, frozen=True, tag="began", gc=False):
     rng: tuple[int, tuple[int, ...], float | None] | None = None
 
 
-class Instant(Entry, frozen=True, tag="i", gc=False):
+class Instant(LogEntry, frozen=True, tag="i", gc=False):
     """The instant of the entries that follow."""
 
     at: float
 
 
-class Took(Entry, frozen=True, tag="t", gc=False):
+class Took(LogEntry, frozen=True, tag="t", gc=False):
     """The World took a new or changed object; ``kind`` is its number in `strato.sim.recording.state.KIND_NUMBERS`."""
 
     kind: int
     body: msgspec.Raw
 
 
-class Dropped(Entry, frozen=True, tag="d", gc=False):
+class Dropped(LogEntry, frozen=True, tag="d", gc=False):
     """The World dropped an object."""
 
     kind: int
@@ -74,25 +74,25 @@ class Dropped(Entry, frozen=True, tag="d", gc=False):
     name: str
 
 
-class Unbound(Entry, frozen=True, tag="unbound", gc=False):
+class Unbound(LogEntry, frozen=True, tag="unbound", gc=False):
     """The bind of a pod failed, so that it is pending again."""
 
     key: str
 
 
-class Held(Entry, frozen=True, tag="held", gc=False):
+class Held(LogEntry, frozen=True, tag="held", gc=False):
     """A pod is left out of decisions until it is `Released`."""
 
     key: str
 
 
-class Released(Entry, frozen=True, tag="released", gc=False):
+class Released(LogEntry, frozen=True, tag="released", gc=False):
     """A pod that was `Held` takes part in decisions again."""
 
     key: str
 
 
-class EvictionRefused(Entry, frozen=True, tag="refused", gc=False):
+class EvictionRefused(LogEntry, frozen=True, tag="refused", gc=False):
     """The eviction of a victim was refused or is not needed; the victim stays."""
 
     key: str
@@ -100,26 +100,26 @@ class EvictionRefused(Entry, frozen=True, tag="refused", gc=False):
     at: float
 
 
-class Reopened(Entry, frozen=True, tag="reopened", gc=False):
+class Reopened(LogEntry, frozen=True, tag="reopened", gc=False):
     """A cycle became due although no object changed."""
 
 
-class FlowLoaded(Entry, frozen=True, tag="flow", gc=False):
+class FlowLoaded(LogEntry, frozen=True, tag="flow", gc=False):
     """The kernels of the action flow have been loaded."""
 
 
-class Measured(Entry, frozen=True, tag="measured", gc=False):
+class Measured(LogEntry, frozen=True, tag="measured", gc=False):
     """The usage of nodes was read: node → percent of CPU by window, percent of memory by window, and when."""
 
     interval_seconds: float
     nodes: dict[str, tuple[dict[str, float], dict[str, float], float]]
 
 
-class Repaired(Entry, frozen=True, tag="repaired", gc=False):
+class Repaired(LogEntry, frozen=True, tag="repaired", gc=False):
     """The scheduler's self-audit found wrong sums and corrected them; a replay may decide differently just before."""
 
 
-class Replied(Entry, frozen=True, tag="reply", gc=False):
+class Replied(LogEntry, frozen=True, tag="reply", gc=False):
     """The reply to a question that the next cycle asks; see `strato.scheduler.cache.replies`."""
 
     where: str
@@ -129,7 +129,7 @@ class Replied(Entry, frozen=True, tag="reply", gc=False):
     seconds: float
 
 
-class Configured(Entry, frozen=True, tag="config", gc=False):
+class Configured(LogEntry, frozen=True, tag="config", gc=False):
     """The scheduler's configuration was replaced."""
 
     text: str
@@ -146,7 +146,7 @@ class Evicted(msgspec.Struct, frozen=True, array_like=True, gc=False):
     moves_to: str = ""
 
 
-class Cycle(Entry, frozen=True, tag="c", gc=False):
+class Cycle(LogEntry, frozen=True, tag="c", gc=False):
     """The decisions of a cycle on the World of all entries before.
 
     Attributes:
@@ -168,7 +168,7 @@ class Cycle(Entry, frozen=True, tag="c", gc=False):
     promised: tuple[tuple[str, str], ...] = ()
 
 
-class SnapshotBegan(Entry, frozen=True, tag="s", gc=False):
+class SnapshotBegan(LogEntry, frozen=True, tag="s", gc=False):
     """A snapshot of the World begins: its objects follow as `SnapshotPart`, mixed with entries of later changes.
 
     Attributes:
@@ -191,14 +191,14 @@ class SnapshotBegan(Entry, frozen=True, tag="s", gc=False):
     held: tuple[str, ...]
 
 
-class SnapshotPart(Entry, frozen=True, tag="p", gc=False):
+class SnapshotPart(LogEntry, frozen=True, tag="p", gc=False):
     """An object of the snapshot that began last."""
 
     kind: int
     body: msgspec.Raw
 
 
-class SnapshotEnded(Entry, frozen=True, tag="e", gc=False):
+class SnapshotEnded(LogEntry, frozen=True, tag="e", gc=False):
     """All objects of the snapshot have been written."""
 
     number: int

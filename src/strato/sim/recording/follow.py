@@ -22,7 +22,7 @@ from strato.scheduler.binding.startup import absent_kinds
 from strato.scheduler.cache import kinds
 from strato.scheduler.cache.journal import Beginning
 from strato.sim.recording import entries as e
-from strato.sim.recording.recorder import Recorder
+from strato.sim.recording.recorder import LogRecorder
 
 _EVICTED_BY = "PreemptionByScheduler"
 
@@ -45,7 +45,7 @@ class Follower:
         cluster: Cluster,
         informers: Informers,
         clock: Clock,
-        recorder: Recorder,
+        recorder: LogRecorder,
         names: Collection[str],
         config: str,
     ) -> None:

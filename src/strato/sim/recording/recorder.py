@@ -1,4 +1,4 @@
-"""`Recorder`: a scheduler's journal that writes a log.
+"""`LogRecorder`: a scheduler's journal that writes a log.
 
 Recording must not disturb the scheduler: any error in here ends the recording and is logged once, and the scheduler
 goes on.
@@ -67,7 +67,7 @@ class Plain:
         return text
 
 
-class Recorder(Journal):
+class LogRecorder(Journal):
     """Writes the calls of a `strato.scheduler.cache.journal.Journal` as entries of a log.
 
     Args:

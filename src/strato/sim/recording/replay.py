@@ -10,7 +10,7 @@ from strato.scheduler.framework.options import Config
 from strato.scheduler.model.plan import Plan
 from strato.sim.recording import entries as e
 from strato.sim.recording.log import Log
-from strato.sim.recording.replica import Replica
+from strato.sim.recording.replica import WorldReplica
 from strato.sim.recording.state import in_order
 
 _MOMENT_SECONDS: Final = 2.0
@@ -34,7 +34,7 @@ class Evicting(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ReplayDifference:
     """A cycle whose replayed decisions differ from the recorded ones.
 
     Attributes:
@@ -51,7 +51,7 @@ class Difference:
 
 
 @dataclass(slots=True)
-class Tally:
+class ReplayTally:
     """The sums of a replay so far.
 
     Attributes:
@@ -77,7 +77,7 @@ class Tally:
     more_binds: int = 0
     more_evictions: int = 0
     differing: int = 0
-    first: Difference | None = None
+    first: ReplayDifference | None = None
     is_exact: bool = True
     is_seen: bool = False
     notes: list[str] = field(default_factory=list)
@@ -91,9 +91,9 @@ def replay(
     *,
     since: float | None = None,
     until: float = float("inf"),
-    tally: Tally | None = None,
+    tally: ReplayTally | None = None,
     progress: Callable[[float], None] | None = None,
-) -> Iterator[Difference]:
+) -> Iterator[ReplayDifference]:
     """Decide a log's cycles again, and return one after the other those that differ.
 
     Args:
@@ -108,17 +108,17 @@ def replay(
         BadLog: The log is damaged.
         InvalidInput: A recorded configuration cannot be read on this machine.
     """
-    found = tally if tally is not None else Tally()
+    found = tally if tally is not None else ReplayTally()
     start = log.start_for(since) if since is not None else 0
-    replica: Replica | None = None
+    replica: WorldReplica | None = None
     for entry in in_order(log.entries(start)):
         if isinstance(entry, e.Instant | e.Cycle) and entry.at > until:
             return
         if isinstance(entry, e.Began) and (replica is None or not entry.continues):
-            replica = Replica(entry, config)
+            replica = WorldReplica(entry, config)
             _note_beginning(found, entry)
         elif replica is None:
-            replica = Replica(log.first(), config)
+            replica = WorldReplica(log.first(), config)
             _note_beginning(found, None)
             replica.apply(entry)
         elif isinstance(entry, e.Cycle):
@@ -133,7 +133,7 @@ def replay(
             replica.apply(entry)
 
 
-def _note_beginning(tally: Tally, began: e.Began | None) -> None:
+def _note_beginning(tally: ReplayTally, began: e.Began | None) -> None:
     if began is None or began.continues:
         tally.is_exact = False
         _note(tally, "the replay begins at a snapshot: where nodes are equally good, another may be chosen")
@@ -145,12 +145,12 @@ def _note_beginning(tally: Tally, began: e.Began | None) -> None:
         _note(tally, "names are hashed: where names decide between equals, others may be chosen")
 
 
-def _note(tally: Tally, text: str) -> None:
+def _note(tally: ReplayTally, text: str) -> None:
     if text not in tally.notes:
         tally.notes.append(text)
 
 
-def _cycle(replica: Replica, cycle: e.Cycle, tally: Tally) -> Difference | None:
+def _cycle(replica: WorldReplica, cycle: e.Cycle, tally: ReplayTally) -> ReplayDifference | None:
     """Decide one cycle again and compare; then the replica's world goes on with the recorded decisions."""
     plan = replica.decide(cycle)
     if replica.replies.missed:
@@ -180,7 +180,7 @@ def _cycle(replica: Replica, cycle: e.Cycle, tally: Tally) -> Difference | None:
     return difference
 
 
-def _reconcile(difference: Difference, tally: Tally) -> None:
+def _reconcile(difference: ReplayDifference, tally: ReplayTally) -> None:
     """Count binds that an observer saw shortly after the replay's cycle as decisions of that cycle."""
     for pod, recorded, replayed in difference.binds:
         if recorded and not replayed:
@@ -193,7 +193,7 @@ def _reconcile(difference: Difference, tally: Tally) -> None:
             tally.early[pod] = difference.at, replayed
 
 
-def compare(cycle: e.Cycle, plan: Plan) -> Difference | None:
+def compare(cycle: e.Cycle, plan: Plan) -> ReplayDifference | None:
     """Return how the decisions of a plan differ from those of a recorded cycle; None if they are the same."""
     then, now = dict(cycle.binds), {bind.task.key: bind.node for bind in plan.binds}
     binds = [
@@ -208,4 +208,4 @@ def compare(cycle: e.Cycle, plan: Plan) -> Difference | None:
         for pod in dict.fromkeys([*left, *leaves])
         if (pod in left) != (pod in leaves)
     ]
-    return Difference(cycle.number, cycle.at, binds, evictions) if binds or evictions else None
+    return ReplayDifference(cycle.number, cycle.at, binds, evictions) if binds or evictions else None

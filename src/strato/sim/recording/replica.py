@@ -1,4 +1,4 @@
-"""`Replica`: a scheduler's World that goes through the recorded changes, on which cycles are decided again.
+"""`WorldReplica`: a scheduler's World that goes through the recorded changes, on which cycles are decided again.
 
 For each entry it makes the call on the World that the recorder recorded. A cycle is run as the scheduler ran it. If it
 decides differently from the recording, its decisions are rolled back and the recorded ones applied, so that the next
@@ -33,7 +33,7 @@ UNREADABLE: Final = (ValueError, ArithmeticError, RecursionError)
 """Errors that taking an object may raise. The replica leaves such an object out, as the scheduler did."""
 
 
-class Replica:
+class WorldReplica:
     """A replica of a recorded World, as the module says.
 
     Args:

@@ -1,4 +1,4 @@
-"""`State`: the objects of a log's World at an instant, encoded as in the log."""
+"""`RecordedState`: the objects of a log's World at an instant, encoded as in the log."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def view_of(entry: e.Took | e.SnapshotPart) -> Object:
 
 
 @dataclass(slots=True)
-class State:
+class RecordedState:
     """The state after the entries applied so far.
 
     Attributes:
@@ -167,7 +167,7 @@ class _Status(msgspec.Struct, gc=False):
 
 
 class _Body(msgspec.Struct, gc=False):
-    """The members that `State` reads of an object: its name, and of a pod whether it is bound, terminating or ended."""
+    """What `RecordedState` reads of an object: its name, and of a pod whether it is bound, terminating or ended."""
 
     metadata: _Meta = msgspec.field(default_factory=_Meta)
     spec: _Spec = msgspec.field(default_factory=_Spec)
@@ -229,14 +229,14 @@ def in_order(entries: Iterable[e.AnyEntry]) -> Iterator[e.AnyEntry]:
     yield from waiting
 
 
-def state_at(log: Log, instant: float) -> State:
+def state_at(log: Log, instant: float) -> RecordedState:
     """Return the state at an instant, after all entries of that instant.
 
     Raises:
         BadLog: The log is damaged.
         UsageError: The log begins after the instant.
     """
-    state = State(log.first())
+    state = RecordedState(log.first())
     began = False
     for entry in in_order(log.entries(log.start_for(instant))):
         at = getattr(entry, "at", None)

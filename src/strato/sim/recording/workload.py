@@ -61,7 +61,7 @@ class _JobLife:
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class RecordedWorkload:
     """Jobs, nodes and queues of a log.
 
     Attributes:
@@ -79,7 +79,7 @@ class Workload:
     notes: Sequence[str]
 
 
-def workload_of(log: Log) -> Workload:
+def workload_of(log: Log) -> RecordedWorkload:
     """Read the workload of a log.
 
     Raises:
@@ -160,7 +160,7 @@ class _Reading:
 
     # -- the trace -----------------------------------------------------------------------------------------------------
 
-    def workload(self) -> Workload:
+    def workload(self) -> RecordedWorkload:
         jobs: list[TraceJob] = []
         waits: dict[str, float | None] = {}
         skipped: dict[str, int] = {}
@@ -187,7 +187,7 @@ class _Reading:
         if any(_has_roles(life) for life in self._jobs.values()):
             notes.append("of jobs whose pods differ all are taken to be as the largest")
         trace = Trace(tuple(jobs), skipped=sum(skipped.values()), nodes=self._shapes(), format="log", reasons=skipped)
-        return Workload(trace, self._shapes(), self._queue_manifests(), waits, notes)
+        return RecordedWorkload(trace, self._shapes(), self._queue_manifests(), waits, notes)
 
     def _run_seconds(self, life: _JobLife) -> tuple[float | None, bool]:
         """Return how long a job's pods run, and whether that is known: from ended pods, or from an annotation.

@@ -24,7 +24,7 @@ Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
+class JobGroups:
     """Jobs grouped by a name, such as that of their queue or user."""
 
     names: tuple[str, ...]
@@ -33,7 +33,7 @@ class Groups:
     """Per job, the index of its name in ``names``."""
 
     @classmethod
-    def by(cls, jobs: Sequence[TraceJob], name_of: Callable[[TraceJob], str]) -> Groups:
+    def by(cls, jobs: Sequence[TraceJob], name_of: Callable[[TraceJob], str]) -> JobGroups:
         """Group jobs by the name that a function returns."""
         called = [name_of(job) for job in jobs]
         names = tuple(sorted(set(called)))
@@ -69,15 +69,15 @@ class RunColumns:
         return np.array([job.replicas for job in self.record.jobs], np.int64)
 
     @cached_property
-    def queues(self) -> Groups:
+    def queues(self) -> JobGroups:
         """Jobs by queue."""
-        return Groups.by(self.record.jobs, lambda job: job.queue or DEFAULT_QUEUE)
+        return JobGroups.by(self.record.jobs, lambda job: job.queue or DEFAULT_QUEUE)
 
     @cached_property
-    def tenants(self) -> Groups:
+    def tenants(self) -> JobGroups:
         """Jobs by user if the trace names users, else by queue."""
         if any(job.user for job in self.record.jobs):
-            return Groups.by(self.record.jobs, lambda job: job.user or job.queue or DEFAULT_QUEUE)
+            return JobGroups.by(self.record.jobs, lambda job: job.user or job.queue or DEFAULT_QUEUE)
         return self.queues
 
     @cached_property

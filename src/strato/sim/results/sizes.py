@@ -6,19 +6,19 @@ from typing import Final
 
 import numpy as np
 
-from strato.sim.results.columns import Groups, Numbers, RunColumns
+from strato.sim.results.columns import JobGroups, Numbers, RunColumns
 
 _BOUNDS: Final = (1, 4, 16, 64, 256)
 """Largest size of each class except the last, which has no bound."""
 
 
-def jobs_by_size(run: RunColumns) -> tuple[str, Groups]:
+def jobs_by_size(run: RunColumns) -> tuple[str, JobGroups]:
     """Return the unit of sizes, and the jobs grouped by size, the smallest first."""
     unit, sizes = _sizes(run)
     number = np.searchsorted(np.array(_BOUNDS), sizes, side="left")
     used = np.unique(number)
     names = tuple(_class_name(int(one)) for one in used)
-    return unit, Groups(names, np.searchsorted(used, number).astype(np.int32))
+    return unit, JobGroups(names, np.searchsorted(used, number).astype(np.int32))
 
 
 def _sizes(run: RunColumns) -> tuple[str, Numbers]:

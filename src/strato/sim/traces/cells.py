@@ -1,4 +1,4 @@
-"""`Line` reads the fields of a trace's lines as numbers, times and amounts; `Names` makes names valid in Kubernetes."""
+"""`LineReader` reads fields of a trace's lines as numbers, times and amounts; `Names` makes names valid."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_SECONDS = 3.2e9
 _QUEUE_CHARACTERS = 63
 
 
-class Line:
+class LineReader:
     """Reads the fields of one line after the other, and reports fields that cannot be read.
 
     A reader calls `at` for each line, reads its fields, and then must drop the line if `reject` returns True.
@@ -39,7 +39,7 @@ class Line:
         """The number of the present line."""
         self._first = ""
 
-    def at(self, number: int) -> Line:
+    def at(self, number: int) -> LineReader:
         """Go on to a line."""
         self.number = number
         self._first = ""

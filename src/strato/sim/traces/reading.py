@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from strato.errors import UsageError
 from strato.node.shapes import GPU, NodeShape
-from strato.sim.traces.cells import Line, Names, QueueNames
+from strato.sim.traces.cells import LineReader, Names, QueueNames
 from strato.sim.traces.input import InputFile
 from strato.sim.traces.oddities import Oddities
 from strato.sim.workloads.jobs import Trace, TraceJob, from_zero, in_cycles, only_known
@@ -85,9 +85,9 @@ class Reading:
             choice = ", ".join(sorted(known)) or "nothing: leave it out"
             raise UsageError(f"queues of {kind} cannot be made by {by!r}; choose {choice}")
 
-    def line(self, file: InputFile) -> Line:
-        """Return a `Line` to read the fields of a file with."""
-        return Line(file.label, self.odd)
+    def line(self, file: InputFile) -> LineReader:
+        """Return a `LineReader` to read the fields of a file with."""
+        return LineReader(file.label, self.odd)
 
     def trace(self, kind: str) -> Trace:
         """Return the trace of the jobs and machines added so far.

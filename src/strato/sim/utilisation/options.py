@@ -11,7 +11,7 @@ import msgspec
 
 from strato.agent.options import between, read_options
 from strato.agent.policy import KEY as POLICY_KEY
-from strato.agent.policy import Policy, read_policy
+from strato.agent.policy import AgentPolicy, read_policy
 from strato.agent.registry import HandlerRegistry
 from strato.api import names, quantity
 from strato.api.configtext import read_mapping
@@ -73,7 +73,7 @@ class PodOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Service(PodOptions):
+class OnlineService(PodOptions):
     """Online pods that run all the time."""
 
     name: str = ""
@@ -105,7 +105,7 @@ class KindOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind(KindOptions):
+class TrainingKind(KindOptions):
     """One kind of training with its roles."""
 
     roles: Mapping[str, PodOptions]
@@ -117,7 +117,7 @@ class Kind(KindOptions):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arrivals:
+class ArrivalOptions:
     """When trainings are submitted: independently of each other, at a rate that follows the hour of the day."""
 
     per_day: int = 200
@@ -157,15 +157,15 @@ class Experiment:
 
     times: Times
     nodes: tuple[NodeShape, ...]
-    services: tuple[Service, ...]
-    arrivals: Arrivals
-    kinds: tuple[Kind, ...]
+    services: tuple[OnlineService, ...]
+    arrivals: ArrivalOptions
+    kinds: tuple[TrainingKind, ...]
     variants: Mapping[str, VariantOptions]
     policy_text: Mapping[str, Any] = field(default_factory=dict)
     """The agents' policy, as the file has it."""
     traces: Traces = field(default_factory=dict)
 
-    def policy_of(self, variant: VariantOptions) -> Policy | None:
+    def policy_of(self, variant: VariantOptions) -> AgentPolicy | None:
         """Return the policy of a variant's agents; None if the variant has no agents."""
         return _policy(self.policy_text, variant)
 
@@ -268,16 +268,16 @@ class _Reader:
                 self._note(f"{where}.file", str(error))
                 self._unread.add(name)
 
-    def _service(self, value: Any, where: str) -> Service:
-        service = self._options(Service(), value, where)
+    def _service(self, value: Any, where: str) -> OnlineService:
+        service = self._options(OnlineService(), value, where)
         self._check_name(service.name, f"{where}.name")
         self._check_demand(service.demand, f"{where}.demand")
         return service
 
-    def _trainings(self) -> tuple[Arrivals, tuple[Kind, ...]]:
+    def _trainings(self) -> tuple[ArrivalOptions, tuple[TrainingKind, ...]]:
         given = self._mapping("trainings", self._document.get("trainings"))
         own = {key: value for key, value in given.items() if key != "kinds"}
-        arrivals = self._options(Arrivals(), own, "trainings")
+        arrivals = self._options(ArrivalOptions(), own, "trainings")
         listed = given.get("kinds", [])
         if not isinstance(listed, list):
             self._note("trainings.kinds", f"must be a list, not {called(listed)}")
@@ -287,7 +287,7 @@ class _Reader:
             self._note("trainings.kinds", "all shares are 0; let one be more")
         return arrivals, kinds
 
-    def _kind(self, value: Any, where: str) -> Kind:
+    def _kind(self, value: Any, where: str) -> TrainingKind:
         given = self._mapping(where, value)
         options = self._options(KindOptions(), {key: one for key, one in given.items() if key != "roles"}, where)
         self._check_name(options.name, f"{where}.name")
@@ -302,7 +302,7 @@ class _Reader:
             self._note(f"{where}.roles.chief.replicas", "must be 1: a job has one chief")
         if not any(role in WORKING for role in roles):
             self._note(f"{where}.roles", f"needs one whose work ends: {' or '.join(WORKING)}")
-        return Kind(**{name: getattr(options, name) for name in KindOptions.__dataclass_fields__}, roles=roles)
+        return TrainingKind(**{name: getattr(options, name) for name in KindOptions.__dataclass_fields__}, roles=roles)
 
     def _variants(self) -> dict[str, VariantOptions]:
         given = self._document.get("variants", {"all": {"gang": True, "overcommit": True, "suppression": True}})
@@ -362,7 +362,7 @@ class _Reader:
         self.problems.append(Problem(where, message))
 
 
-def _policy(given: Mapping[str, Any], variant: VariantOptions) -> Policy | None:
+def _policy(given: Mapping[str, Any], variant: VariantOptions) -> AgentPolicy | None:
     """Return the policy of the file with only the handlers that a variant switches on; None if it has neither.
 
     Raises:

@@ -1,4 +1,4 @@
-"""`Recorder`: records an experiment: rows of the history for runs and hosts, and CPU accounts by kind of workload."""
+"""`UtilisationRecorder`: records an experiment: rows of the history for runs and hosts, CPU accounts by workload."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from strato.agent.containers import workload_of
-from strato.agent.events import Workload
+from strato.agent.events import WorkloadKind
 from strato.api.amplification import amplified
 from strato.api.core import Pod
 from strato.api.kubeflow import TFJob
@@ -16,7 +16,7 @@ from strato.api.volcano.scheduling import PodGroup
 from strato.client.informer import Change, Informers
 from strato.clock import Clock
 from strato.history.jobs import facts_of
-from strato.history.rows import Host, Replica, Run
+from strato.history.rows import Host, JobRun, PodContainer
 from strato.history.statistics import GRID_SECONDS
 from strato.history.tracker import Tracker
 from strato.node.hollow.cpu import HollowCpu
@@ -52,7 +52,7 @@ class WorkloadCounts:
         self.held_core_seconds += sign * run.request_weight / 1000 * run.account.waiting_seconds
 
 
-class Recorder:
+class UtilisationRecorder:
     """Records jobs, pods and nodes of a simulated cluster.
 
     Args:
@@ -66,9 +66,9 @@ class Recorder:
         self._informers, self._clock = informers, clock
         self._facts, self._pods_of = hosts, pods_of
         self._tracker = Tracker()
-        self._runs: dict[str, Run] = {}
-        self._replicas: dict[tuple[str, str, str], Replica] = {}
-        self._closed: dict[Workload, WorkloadCounts] = defaultdict(WorkloadCounts)
+        self._runs: dict[str, JobRun] = {}
+        self._replicas: dict[tuple[str, str, str], PodContainer] = {}
+        self._closed: dict[WorkloadKind, WorkloadCounts] = defaultdict(WorkloadCounts)
         self._used: dict[str, float] = {}
         self.hosts: list[Host] = []
         """The usage of each node in steps of five minutes."""
@@ -101,9 +101,9 @@ class Recorder:
                     )
                 )
 
-    def counts(self, cpu: HollowCpu) -> dict[Workload, WorkloadCounts]:
+    def counts(self, cpu: HollowCpu) -> dict[WorkloadKind, WorkloadCounts]:
         """Return the counts so far by workload, of ended and present runs of containers."""
-        found: dict[Workload, WorkloadCounts] = defaultdict(WorkloadCounts)
+        found: dict[WorkloadKind, WorkloadCounts] = defaultdict(WorkloadCounts)
         for workload, counts in self._closed.items():
             for one in fields(CpuAccount):
                 setattr(found[workload].total, one.name, getattr(counts.total, one.name))
@@ -113,12 +113,12 @@ class Recorder:
                 found[workload_of(run.pod)].add(run)
         return found
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[JobRun]:
         """Return all runs of trainings."""
         self._take_rows()
         return list(self._runs.values())
 
-    def replicas(self) -> list[Replica]:
+    def replicas(self) -> list[PodContainer]:
         """Return all pods of trainings."""
         self._tracker.save_all(self._clock.now())
         self._take_rows()
@@ -145,7 +145,7 @@ class Recorder:
 
     def _take_rows(self) -> None:
         for row in self._tracker.take_rows():
-            if isinstance(row, Run):
+            if isinstance(row, JobRun):
                 self._runs[row.run_id] = row
             else:
                 self._replicas[row.run_id, row.pod, row.container] = row

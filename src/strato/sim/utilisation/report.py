@@ -1,4 +1,4 @@
-"""`Report`: the measures of each variant of an experiment, as a table and as JSON; equal runs give equal bytes."""
+"""`UtilisationReport`: measures of each variant of an experiment, as table and JSON; equal runs give equal bytes."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class VariantReport(msgspec.Struct, frozen=True):
     """CPU utilisation of all nodes together, in steps of five minutes."""
 
 
-class Report(msgspec.Struct, frozen=True):
+class UtilisationReport(msgspec.Struct, frozen=True):
     """The measures of all variants of an experiment."""
 
     experiment: str

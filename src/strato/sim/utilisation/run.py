@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from strato.agent.events import Workload
+from strato.agent.events import WorkloadKind
 from strato.api import catalog, quantity
 from strato.clock import VirtualClock, run_virtual
 from strato.controllers.kube.garbage import GarbageCollector
@@ -24,11 +24,11 @@ from strato.seeding import child
 from strato.sim.agents import AgentCounts, SimulatedAgents
 from strato.sim.cluster import ClusterOptions, SimulatedCluster
 from strato.sim.utilisation.options import Experiment, VariantOptions
-from strato.sim.utilisation.recording import HostFacts, Recorder, WorkloadCounts
-from strato.sim.utilisation.report import OnlineReport, Report, TrainingReport, VariantReport
+from strato.sim.utilisation.recording import HostFacts, UtilisationRecorder, WorkloadCounts
+from strato.sim.utilisation.report import OnlineReport, TrainingReport, UtilisationReport, VariantReport
 from strato.sim.utilisation.workload import (
     NAMESPACE,
-    Submission,
+    SubmittedTraining,
     draw_trainings,
     priority_classes,
     service_pods,
@@ -43,7 +43,7 @@ _PARTS: Final = (*DEFAULT, GarbageCollector.name)
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class UtilisationProgress:
     """How far an experiment has come."""
 
     variant: str
@@ -57,8 +57,8 @@ def run_experiment(
     name: str,
     variants: Sequence[str] = (),
     seed: int = 0,
-    progress: Callable[[Progress], None] | None = None,
-) -> Report:
+    progress: Callable[[UtilisationProgress], None] | None = None,
+) -> UtilisationReport:
     """Run variants of an experiment, all of them by default.
 
     Args:
@@ -74,7 +74,7 @@ def run_experiment(
         clock = VirtualClock(MIDNIGHT)
         run = _Variant(experiment, variant, clock, seed, progress)
         reports.append(run_virtual(clock, run.play()))
-    return Report(experiment=name, seed=seed, hours=experiment.times.hours, variants=reports)
+    return UtilisationReport(experiment=name, seed=seed, hours=experiment.times.hours, variants=reports)
 
 
 class _Variant:
@@ -86,7 +86,7 @@ class _Variant:
         name: str,
         clock: VirtualClock,
         seed: int,
-        progress: Callable[[Progress], None] | None,
+        progress: Callable[[UtilisationProgress], None] | None,
     ) -> None:
         self._experiment, self._name, self._clock = experiment, name, clock
         self._options: VariantOptions = experiment.variants[name]
@@ -107,7 +107,7 @@ class _Variant:
         self._since = math.inf
         """When the warm-up ends and measuring begins, seconds since the epoch."""
         self._given_up = 0
-        self._recorder = Recorder(
+        self._recorder = UtilisationRecorder(
             self._cluster.informers, clock, self._hosts, {kind.name: kind.pods for kind in experiment.kinds}
         )
 
@@ -149,7 +149,7 @@ class _Variant:
             await self._give_up()
             cluster.check()
             if self._progress is not None:
-                self._progress(Progress(self._name, instant, self._total_seconds))
+                self._progress(UtilisationProgress(self._name, instant, self._total_seconds))
         counts = agents.counts if agents is not None else AgentCounts()
         return self._report(at_start, before, counts)
 
@@ -165,7 +165,7 @@ class _Variant:
         cluster.run_beside("agents", agents.run())
         return agents
 
-    async def _submit(self, waiting: list[Submission], begin: float, until: float) -> None:
+    async def _submit(self, waiting: list[SubmittedTraining], begin: float, until: float) -> None:
         while waiting and waiting[-1].at < until:
             one = waiting.pop()
             await self._sleep_until(begin + one.at)
@@ -187,14 +187,14 @@ class _Variant:
             await self._clock.sleep(left)
 
     def _report(
-        self, at_start: dict[Workload, WorkloadCounts], before: AgentCounts, counts: AgentCounts
+        self, at_start: dict[WorkloadKind, WorkloadCounts], before: AgentCounts, counts: AgentCounts
     ) -> VariantReport:
         recorder = self._recorder
         period = Period(self._since, self._since + self._experiment.times.hours * 3600)
         runs, replicas = statistics.of_runs(recorder.runs(), period), recorder.replicas()
         at_end = recorder.counts(self._cpu)
-        training = _difference(at_end[Workload.TRAINING], at_start.get(Workload.TRAINING))
-        online = _difference(at_end[Workload.ONLINE], at_start.get(Workload.ONLINE))
+        training = _difference(at_end[WorkloadKind.TRAINING], at_start.get(WorkloadKind.TRAINING))
+        online = _difference(at_end[WorkloadKind.ONLINE], at_start.get(WorkloadKind.ONLINE))
         return VariantReport(
             name=self._name,
             gang=self._options.gang,

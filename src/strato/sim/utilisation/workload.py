@@ -9,13 +9,13 @@ from random import Random
 from typing import Any, Final
 
 from strato.agent.containers import WORKLOAD_LABEL
-from strato.agent.events import Workload
+from strato.agent.events import WorkloadKind
 from strato.api import catalog
 from strato.api.cpudemand import CPU_DEMAND
 from strato.client.cluster import Json
 from strato.node.hollow.cpu import SETS_PACE, WAITS_FOR
 from strato.node.hollow.runplan import RUN_SECONDS
-from strato.sim.utilisation.options import WORKING, Arrivals, Experiment, Kind, PodOptions, Service
+from strato.sim.utilisation.options import WORKING, ArrivalOptions, Experiment, OnlineService, PodOptions, TrainingKind
 
 NAMESPACE: Final = "default"
 _DAY_SECONDS: Final = 86400.0
@@ -25,18 +25,20 @@ _KEPT_SECONDS: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Submission:
+class SubmittedTraining:
     """One training."""
 
     at: float
     """When it is submitted, seconds after the start."""
     name: str
-    kind: Kind
+    kind: TrainingKind
     run_seconds: float
     """Run time with all the CPU that its pods demand."""
 
 
-def draw_trainings(kinds: Sequence[Kind], arrivals: Arrivals, seconds: float, random: Random) -> list[Submission]:
+def draw_trainings(
+    kinds: Sequence[TrainingKind], arrivals: ArrivalOptions, seconds: float, random: Random
+) -> list[SubmittedTraining]:
     """Draw the trainings of so many seconds from midnight on, ordered by instant; their number is not random."""
     if not kinds:
         return []
@@ -46,11 +48,11 @@ def draw_trainings(kinds: Sequence[Kind], arrivals: Arrivals, seconds: float, ra
         at = _instant(arrivals, seconds, random)
         kind = random.choices(kinds, [one.share for one in kinds])[0]
         minutes = random.lognormvariate(math.log(kind.median_minutes), kind.spread)
-        found.append(Submission(at, f"{kind.name}-{number}", kind, 60 * min(minutes, kind.most_minutes)))
+        found.append(SubmittedTraining(at, f"{kind.name}-{number}", kind, 60 * min(minutes, kind.most_minutes)))
     return sorted(found, key=lambda one: (one.at, one.name))
 
 
-def _instant(arrivals: Arrivals, seconds: float, random: Random) -> float:
+def _instant(arrivals: ArrivalOptions, seconds: float, random: Random) -> float:
     """Draw an instant in proportion to the rate of the hour, by rejection sampling."""
     while True:
         at = random.uniform(0, seconds)
@@ -73,7 +75,7 @@ def priority_classes(experiment: Experiment) -> list[Json]:
     ]
 
 
-def service_pods(service: Service) -> list[Json]:
+def service_pods(service: OnlineService) -> list[Json]:
     """Return the pods of a service, which run until the end of the experiment."""
     return [
         {
@@ -82,7 +84,7 @@ def service_pods(service: Service) -> list[Json]:
             "metadata": {
                 "name": f"{service.name}-{number}",
                 "namespace": NAMESPACE,
-                "labels": {WORKLOAD_LABEL: Workload.ONLINE.value, "app": service.name},
+                "labels": {WORKLOAD_LABEL: WorkloadKind.ONLINE.value, "app": service.name},
                 "annotations": {CPU_DEMAND: service.demand},
             },
             "spec": {**_pod_spec(service, service.priority, "main"), "restartPolicy": "Always"},
@@ -91,7 +93,7 @@ def service_pods(service: Service) -> list[Json]:
     ]
 
 
-def training_job(one: Submission, *, gang: bool) -> Json:
+def training_job(one: SubmittedTraining, *, gang: bool) -> Json:
     """Return a training's TFJob. Without ``gang`` its pods are placed one by one, but work only once all run."""
     kind = one.kind
     policy: Json = {"priorityClass": _priority_name(kind.priority)}
@@ -122,7 +124,7 @@ def training_job(one: Submission, *, gang: bool) -> Json:
     }
 
 
-def _template(one: Submission, role: str, options: PodOptions) -> Json:
+def _template(one: SubmittedTraining, role: str, options: PodOptions) -> Json:
     annotations = {CPU_DEMAND: options.demand, WAITS_FOR: str(one.kind.pods)}
     if role in WORKING:
         annotations[RUN_SECONDS] = f"{one.run_seconds:.3f}"

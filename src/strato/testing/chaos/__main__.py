@@ -16,7 +16,7 @@ from strato.decoding import UNDECODABLE
 from strato.errors import InvalidInput, one_line
 from strato.scheduler.config import parse_config
 from strato.testing.chaos.campaign import Result, be_quiet, read_results, run_seeds, try_seed
-from strato.testing.chaos.plan import Plan, from_json, to_json
+from strato.testing.chaos.plan import ChaosPlan, from_json, to_json
 from strato.testing.chaos.run import draw_plan, play
 
 _PROGRESS_SECONDS = 2.0
@@ -96,14 +96,14 @@ def _read_config(path: Path | None) -> str:
     return text
 
 
-def _read_plan(path: Path) -> Plan:
+def _read_plan(path: Path) -> ChaosPlan:
     try:
         return from_json(path.read_bytes())
     except (*UNDECODABLE, OSError) as error:
         raise click.ClickException(f"{path} holds no plan: {one_line(error)}") from error
 
 
-def _show(plan: Plan) -> int:
+def _show(plan: ChaosPlan) -> int:
     outcome = play(plan)
     for at, text in outcome.story:
         click.echo(f"{at:9.3f} s  {text}")

@@ -19,8 +19,8 @@ import msgspec
 from strato.decoding import UNDECODABLE
 from strato.node.sandbox.linux import die_with_parent
 from strato.testing.chaos.minimise import minimise
-from strato.testing.chaos.plan import Plan
-from strato.testing.chaos.run import Outcome, draw_plan, play
+from strato.testing.chaos.plan import ChaosPlan
+from strato.testing.chaos.run import ChaosResult, draw_plan, play
 
 CPU_SECONDS: Final = 120
 """CPU time limit of a seed, about a hundred times the usual; beyond it the run is in an endless loop."""
@@ -40,7 +40,7 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True):
     findings: list[str] = []
     story: list[str] = []
     """Story of the minimised run, if there are findings."""
-    plan: Plan | None = None
+    plan: ChaosPlan | None = None
     """Plan of the minimised run, or of the whole one."""
     is_minimised: bool = False
 
@@ -86,7 +86,7 @@ def _on_time(number: int, frame: FrameType | None) -> None:
     raise _TooLongError
 
 
-def short_story(outcome: Outcome) -> list[str]:
+def short_story(outcome: ChaosResult) -> list[str]:
     """Return the lines of a run that concern its findings: faults, users' steps, and the objects that findings name."""
     words = {word.strip(",:") for finding in outcome.findings for word in finding.text.split() if "/" in word}
     always = ("FAULT", "FOUND", "user:", "everything")

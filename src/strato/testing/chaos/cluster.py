@@ -31,7 +31,7 @@ from strato.seeding import child
 from strato.server.api import ApiServer
 from strato.server.embedded import server_over
 from strato.testing.chaos.disk import Disk
-from strato.testing.chaos.network import Line, Network
+from strato.testing.chaos.network import Network, ProcessClient
 from strato.testing.chaos.plan import Setting, parts_of
 from strato.testing.chaos.processes import Process, ProcessLoop
 from strato.testing.chaos.recordings import Recordings
@@ -194,11 +194,11 @@ class ProcessCluster:
         if process is not None and nodes is not None and process.is_alive:
             process.context.run(do, nodes)
 
-    def line(self, part: str, process: Process, name: str = "") -> Line:
+    def line(self, part: str, process: Process, name: str = "") -> ProcessClient:
         """Return an API client of a process."""
         user = User(f"strato:{name or part}", ("system:masters", "system:authenticated"))
         is_embedded = self.setting.is_embedded and part == "components"
-        return Line(self.network, part, process, user, is_embedded=is_embedded)
+        return ProcessClient(self.network, part, process, user, is_embedded=is_embedded)
 
     def _work_of(self, part: str) -> Callable[[Process, Random], Coroutine[Any, Any, None]]:
         if part == "components":
@@ -269,7 +269,12 @@ class ProcessCluster:
         await scheduler.run()
 
     async def _lead(
-        self, line: Line, lease: str, process: Process, random: Random, work: Callable[[], Coroutine[Any, Any, None]]
+        self,
+        line: ProcessClient,
+        lease: str,
+        process: Process,
+        random: Random,
+        work: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
         clock = self.clocks[process.name]
         await ensure_namespace(line, clock, LEASE_NAMESPACE, _RETRY_SECONDS)

@@ -23,7 +23,7 @@ import msgspec
 from strato.api.wire import Request, Response
 from strato.server.api import ApiServer
 from strato.server.snapshot import Change
-from strato.testing.chaos.network import Line
+from strato.testing.chaos.network import ProcessClient
 from strato.testing.chaos.workload import QUEUES, QUOTA_CPUS, QUOTA_NAMESPACE
 
 Json = dict[str, Any]
@@ -93,7 +93,7 @@ class _Pod:
 
 
 @dataclass(slots=True)
-class Finding:
+class BrokenInvariant:
     """A broken invariant, and when it was broken."""
 
     at: float
@@ -114,8 +114,8 @@ class Watchdog:
     """
 
     now: Callable[[], float]
-    has_newer_scheduler: Callable[[Line], bool]
-    findings: list[Finding] = field(default_factory=list)
+    has_newer_scheduler: Callable[[ProcessClient], bool]
+    findings: list[BrokenInvariant] = field(default_factory=list)
     story: list[tuple[float, str]] = field(default_factory=list)
     """Short descriptions of what happened, with instants."""
     changes: int = 0
@@ -143,7 +143,7 @@ class Watchdog:
         if once_for and (rule, once_for) in self._reported:
             return
         self._reported[rule, once_for] = None
-        self.findings.append(Finding(self.now(), rule, text))
+        self.findings.append(BrokenInvariant(self.now(), rule, text))
         self.note(f"FOUND {rule}: {text}")
 
     def note(self, text: str) -> None:
@@ -280,7 +280,7 @@ class Watchdog:
 
     # Requests
 
-    def carried_out(self, line: Line, request: Request, sent_at: float) -> None:
+    def carried_out(self, line: ProcessClient, request: Request, sent_at: float) -> None:
         """Record a request that the server starts to carry out."""
         del sent_at
         if request.path.endswith("/binding") and self.has_newer_scheduler(line):
@@ -289,7 +289,7 @@ class Watchdog:
             self._excused[uid] = None
             self.note(f"bind of {body['metadata']['name']} by {line.process}, which no longer decides")
 
-    def acknowledged(self, line: Line, request: Request, response: Response) -> None:
+    def acknowledged(self, line: ProcessClient, request: Request, response: Response) -> None:
         """Record an answer that has reached a client."""
         if line.is_embedded or response.status >= 300 or not response.body:
             return
@@ -300,6 +300,6 @@ class Watchdog:
             self.revision = max(self.revision, int(version))
 
 
-def findings_text(findings: Iterable[Finding]) -> str:
+def findings_text(findings: Iterable[BrokenInvariant]) -> str:
     """Return findings as lines."""
     return "\n".join(map(str, findings))

@@ -11,17 +11,19 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from strato.testing.chaos.plan import Fault, Plan, Step
-from strato.testing.chaos.run import Outcome, play
+from strato.testing.chaos.plan import ChaosPlan, PlannedFault, UserRequest
+from strato.testing.chaos.run import ChaosResult, play
 
 T = TypeVar("T")
 
 MOST_RUNS: Final = 150
 """Most runs for minimising; the smallest failing plan so far is then returned."""
-_Event = Step | Fault
+_Event = UserRequest | PlannedFault
 
 
-def minimise(outcome: Outcome, *, most_runs: int = MOST_RUNS, run: Callable[[Plan], Outcome] = play) -> Outcome:
+def minimise(
+    outcome: ChaosResult, *, most_runs: int = MOST_RUNS, run: Callable[[ChaosPlan], ChaosResult] = play
+) -> ChaosResult:
     """Return a smaller run whose first finding is of the same rule; the run itself if it has no findings.
 
     Steps of the first instant stay, as other steps refer to the objects that they create, and would be refused for ever
@@ -50,10 +52,10 @@ def minimise(outcome: Outcome, *, most_runs: int = MOST_RUNS, run: Callable[[Pla
     return best
 
 
-def with_events(plan: Plan, events: Sequence[_Event]) -> Plan:
+def with_events(plan: ChaosPlan, events: Sequence[_Event]) -> ChaosPlan:
     """Return a plan reduced to these steps and faults."""
-    steps = [event for event in events if isinstance(event, Step)]
-    faults = [event for event in events if isinstance(event, Fault)]
+    steps = [event for event in events if isinstance(event, UserRequest)]
+    faults = [event for event in events if isinstance(event, PlannedFault)]
     return msgspec.structs.replace(plan, steps=steps, faults=faults)
 
 

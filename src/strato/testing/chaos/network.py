@@ -18,7 +18,7 @@ from strato.api.wire import Request, Response, User
 from strato.client.calls import WireCluster, answered
 from strato.errors import ApiError, Conflict, Gone, InternalError, TooManyRequests, Unavailable
 from strato.server.api import ApiServer
-from strato.testing.chaos.plan import Fault, FaultKind
+from strato.testing.chaos.plan import FaultKind, PlannedFault
 from strato.testing.chaos.processes import Process, ProcessLoop, answer_as
 
 SILENCE_SECONDS: Final = 30.0
@@ -33,7 +33,7 @@ _Outcome = Response | ApiError
 class Window:
     """A fault that is in force."""
 
-    fault: Fault
+    fault: PlannedFault
     random: Random
 
     def strikes(self) -> bool:
@@ -66,8 +66,8 @@ class Network:
     random: Random
     server: ApiServer | None = None
     server_process: Process | None = None
-    on_carried_out: Callable[[Line, Request, float], None] = lambda *_: None
-    on_acknowledged: Callable[[Line, Request, Response], None] = lambda *_: None
+    on_carried_out: Callable[[ProcessClient, Request, float], None] = lambda *_: None
+    on_acknowledged: Callable[[ProcessClient, Request, Response], None] = lambda *_: None
     _windows: dict[str, list[Window]] = field(default_factory=dict)
     _waiting: dict[asyncio.Future[list[_Outcome]], None] = field(default_factory=dict)
     """Futures of answers that the server has not given yet."""
@@ -75,7 +75,7 @@ class Network:
 
     # Faults
 
-    def begin(self, fault: Fault) -> Window:
+    def begin(self, fault: PlannedFault) -> Window:
         """Start a fault."""
         window = Window(fault, Random(fault.seed))
         self._windows.setdefault(fault.part, []).append(window)
@@ -120,7 +120,7 @@ class Network:
 
     # Requests
 
-    async def send(self, line: Line, requests: Sequence[Request], *, stream: bool = False) -> list[_Outcome]:
+    async def send(self, line: ProcessClient, requests: Sequence[Request], *, stream: bool = False) -> list[_Outcome]:
         """Send requests together; return the answers or errors that the client gets."""
         now = self.loop.time()
         if self.windows(line.part, FaultKind.REFUSED):
@@ -152,7 +152,7 @@ class Network:
 
     # Watches
 
-    def open_channel(self, line: Line, stream: AsyncIterator[bytes]) -> Channel:
+    def open_channel(self, line: ProcessClient, stream: AsyncIterator[bytes]) -> Channel:
         """Open a watch and return the client's end of it; called in the server's process."""
         channel = Channel(self, line)
         self._channels[channel] = None
@@ -192,7 +192,7 @@ class _Journey:
     def __init__(
         self,
         network: Network,
-        line: Line,
+        line: ProcessClient,
         requests: Sequence[Request],
         fates: list[_Fate],
         answer: asyncio.Future[list[_Outcome]],
@@ -281,7 +281,7 @@ class _Journey:
 class Channel:
     """An open watch: chunks arrive in order, perhaps late or twice; a lost chunk ends the watch."""
 
-    def __init__(self, network: Network, line: Line) -> None:
+    def __init__(self, network: Network, line: ProcessClient) -> None:
         self.line = line
         self.is_closed = False
         self.on_close: Callable[[], object] = lambda: None
@@ -368,7 +368,7 @@ class Channel:
         self.close()
 
 
-class Line(WireCluster):
+class ProcessClient(WireCluster):
     """An API client of one process, with one identity.
 
     Args:

@@ -19,7 +19,7 @@ FIRST_SECONDS: Final = 5.0
 
 
 class FaultKind(StrEnum):
-    """Effect of a fault on its component; see `Fault` for the meaning of the numbers."""
+    """Effect of a fault on its component; see `PlannedFault` for the meaning of the numbers."""
 
     ERRORS = "errors"
     """Requests are answered 409, 429, 500, 503 or 504; some 5xx although they are carried out."""
@@ -49,7 +49,7 @@ class FaultKind(StrEnum):
     """A machine loses power, and gets it back later."""
 
 
-class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PlannedFault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One fault."""
 
     at: float
@@ -72,7 +72,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return f"{self.kind} of {self.part}{length}{amount}"
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class UserRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One request of a user, who repeats it until the API has confirmed it."""
 
     at: float
@@ -110,27 +110,27 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The scheduler's configuration; empty is the embedded cluster's."""
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ChaosPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The plan of one run."""
 
     seed: int
     setting: Setting
-    steps: list[Step] = []
-    faults: list[Fault] = []
+    steps: list[UserRequest] = []
+    faults: list[PlannedFault] = []
 
 
-def to_json(plan: Plan) -> bytes:
+def to_json(plan: ChaosPlan) -> bytes:
     """Write a plan for a file."""
     return msgspec.json.format(msgspec.json.encode(plan), indent=1)
 
 
-def from_json(text: bytes) -> Plan:
+def from_json(text: bytes) -> ChaosPlan:
     """Read a plan that `to_json` wrote.
 
     Raises:
         msgspec.DecodeError: The text is no plan.
     """
-    return msgspec.json.decode(text, type=Plan)
+    return msgspec.json.decode(text, type=ChaosPlan)
 
 
 def parts_of(setting: Setting) -> list[str]:
@@ -170,7 +170,7 @@ _DELAYS: Final = {FaultKind.SLOW: (0.05, 4.0), FaultKind.LATE_WATCHES: (0.1, 15.
 _OF_THE_SERVER: Final = (FaultKind.CRASH, FaultKind.DISK_FULL, FaultKind.CLOCK)
 
 
-def draw_faults(random: Random, setting: Setting) -> list[Fault]:
+def draw_faults(random: Random, setting: Setting) -> list[PlannedFault]:
     """Draw the faults of a run, in order of time."""
     parts = [*parts_of(setting), "server", "users", *node_names(setting)]
     count = random.choice((random.randint(2, 10), random.randint(8, 25), random.randint(20, 60)))
@@ -178,7 +178,7 @@ def draw_faults(random: Random, setting: Setting) -> list[Fault]:
     return sorted(faults, key=lambda fault: fault.at)
 
 
-def _draw_fault(random: Random, part: str, setting: Setting) -> Fault:
+def _draw_fault(random: Random, part: str, setting: Setting) -> PlannedFault:
     at = random.uniform(FIRST_SECONDS, FAULTY_SECONDS - 10.0)
     kind = _draw_kind(random, part, setting)
     seconds, amount = random.choice((random.uniform(1, 10), random.uniform(10, 80))), 0.0
@@ -192,7 +192,7 @@ def _draw_fault(random: Random, part: str, setting: Setting) -> Fault:
     elif kind is FaultKind.CLOCK:
         seconds, amount = 0.0, random.choice((-1, 1)) * random.choice((2.0, 45.0, 3600.0))
     seconds = min(seconds, FAULTY_SECONDS - at)
-    return Fault(
+    return PlannedFault(
         at=round(at, 3),
         kind=kind,
         part=part,

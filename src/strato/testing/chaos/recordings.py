@@ -9,8 +9,8 @@ from strato.clock import Clock
 from strato.scheduler.cache.journal import Journal
 from strato.sim.recording.frames import BadLog
 from strato.sim.recording.log import open_log
-from strato.sim.recording.recorder import Recorder
-from strato.sim.recording.replay import Difference, Tally, replay
+from strato.sim.recording.recorder import LogRecorder
+from strato.sim.recording.replay import ReplayDifference, ReplayTally, replay
 from strato.sim.recording.segments import LogFiles
 
 
@@ -23,12 +23,12 @@ class Recordings:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._recorders: dict[Path, Recorder] = {}
+        self._recorders: dict[Path, LogRecorder] = {}
 
     def begin(self, name: str, clock: Clock) -> Journal:
         """Return the log for a scheduler that starts; names are unique."""
         path = self._folder / f"{name}.recorded"
-        recorder = self._recorders[path] = Recorder(LogFiles(path), clock)
+        recorder = self._recorders[path] = LogRecorder(LogFiles(path), clock)
         return recorder
 
     def problems(self) -> Iterator[str]:
@@ -41,13 +41,13 @@ class Recordings:
                 log = open_log(path)
             except BadLog:
                 continue  # the scheduler was killed before it wrote anything
-            tally = Tally()
+            tally = ReplayTally()
             differences = list(replay(log, tally=tally))
             if not tally.notes:  # with notes it may differ: the scheduler's own audit found its cache wrong
                 yield from (f"{path.stem}: {_text(one)}" for one in differences)
 
 
-def _text(difference: Difference) -> str:
+def _text(difference: ReplayDifference) -> str:
     binds = [f"{b.pod} to {b.replayed or 'no node'} instead of {b.recorded or 'none'}" for b in difference.binds]
     evictions = [f"{one.pod} is{'' if one.replayed is not None else ' not'} evicted" for one in difference.evictions]
     return f"cycle {difference.cycle}: {', '.join([*binds, *evictions])}"

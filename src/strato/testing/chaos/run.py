@@ -27,14 +27,14 @@ from strato.clock import VirtualClock
 from strato.errors import AlreadyExists, ApiError, InvariantError, NotFound, StratoError
 from strato.server.api import ApiServer
 from strato.testing.chaos.cluster import ProcessCluster
-from strato.testing.chaos.invariants import Finding, Watchdog
-from strato.testing.chaos.network import Line, Window
+from strato.testing.chaos.invariants import BrokenInvariant, Watchdog
+from strato.testing.chaos.network import ProcessClient, Window
 from strato.testing.chaos.plan import (
     FAULTY_SECONDS,
-    Fault,
+    ChaosPlan,
     FaultKind,
-    Plan,
-    Step,
+    PlannedFault,
+    UserRequest,
     draw_faults,
     draw_setting,
 )
@@ -56,11 +56,11 @@ _START: Final = 1_700_000_000.0
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ChaosResult:
     """The result of a run."""
 
-    plan: Plan
-    findings: list[Finding]
+    plan: ChaosPlan
+    findings: list[BrokenInvariant]
     digest: str
     """Hash of everything that happened; equal runs have equal digests."""
     changes: int
@@ -73,14 +73,14 @@ class Outcome:
         return frozenset(finding.rule for finding in self.findings)
 
 
-def draw_plan(seed: int, config: str = "") -> Plan:
+def draw_plan(seed: int, config: str = "") -> ChaosPlan:
     """Draw the plan of a seed; ``config`` is the scheduler's configuration, empty for the embedded cluster's."""
     random = Random(seed)
     setting = msgspec.structs.replace(draw_setting(random, seed), config=config)
-    return Plan(seed=seed, setting=setting, steps=draw_steps(random, setting), faults=draw_faults(random, setting))
+    return ChaosPlan(seed=seed, setting=setting, steps=draw_steps(random, setting), faults=draw_faults(random, setting))
 
 
-def play(plan: Plan) -> Outcome:
+def play(plan: ChaosPlan) -> ChaosResult:
     """Run a plan."""
     clock = VirtualClock(_START)
     loop = ProcessLoop(clock)
@@ -97,7 +97,7 @@ def play(plan: Plan) -> Outcome:
             loop.close()
         run.replay()
     watchdog = run.watchdog
-    return Outcome(plan, watchdog.findings, watchdog.digest, watchdog.changes, watchdog.story)
+    return ChaosResult(plan, watchdog.findings, watchdog.digest, watchdog.changes, watchdog.story)
 
 
 @contextmanager
@@ -120,14 +120,14 @@ def _memory_folder() -> str | None:
 class _Run:
     """A run in progress."""
 
-    def __init__(self, plan: Plan, loop: ProcessLoop, clock: VirtualClock, folder: Path) -> None:
+    def __init__(self, plan: ChaosPlan, loop: ProcessLoop, clock: VirtualClock, folder: Path) -> None:
         self._plan = plan
         self._loop = loop
         self._cluster = cluster = ProcessCluster(loop, clock, plan.seed, plan.setting, folder)
         self._clock = clock
         self._began = 0.0
         self.watchdog = Watchdog(self._seconds, self._has_newer_scheduler)
-        self._users: Line | None = None
+        self._users: ProcessClient | None = None
         self._is_over = False
         self._users_are_done = False
         cluster.on_server = self._on_server
@@ -228,7 +228,7 @@ class _Run:
         self._cluster.kill(part)
         self._cluster.network.outside(self._clock.monotonic() + RESTART_SECONDS, lambda: self._cluster.start_part(part))
 
-    def _has_newer_scheduler(self, line: Line) -> bool:
+    def _has_newer_scheduler(self, line: ProcessClient) -> bool:
         setting = self._plan.setting
         if setting.schedulers > 1 and not setting.is_elected:
             return True
@@ -236,7 +236,7 @@ class _Run:
 
     # The adversary
 
-    async def _befall(self, fault: Fault) -> None:
+    async def _befall(self, fault: PlannedFault) -> None:
         """Inject a fault at its time."""
         await self._clock.sleep(max(0.0, fault.at - self._seconds()))
         self.watchdog.note(f"FAULT {fault}")
@@ -249,12 +249,12 @@ class _Run:
         }.get(fault.kind, self._disturb)
         await act(fault)
 
-    async def _disturb(self, fault: Fault) -> None:
+    async def _disturb(self, fault: PlannedFault) -> None:
         window: Window = self._cluster.network.begin(fault)
         await self._clock.sleep(fault.seconds)
         self._cluster.network.end(window)
 
-    async def _crash(self, fault: Fault) -> None:
+    async def _crash(self, fault: PlannedFault) -> None:
         cluster = self._cluster
         if fault.part == "server":
             if "server" in cluster.running:
@@ -287,7 +287,7 @@ class _Run:
         if not (self._plan.setting.is_embedded and "server" not in cluster.running):
             cluster.start_part(fault.part)
 
-    async def _pause(self, fault: Fault) -> None:
+    async def _pause(self, fault: PlannedFault) -> None:
         process = self._cluster.running.get(fault.part)
         if process is None or process.is_paused:
             return
@@ -295,17 +295,17 @@ class _Run:
         await self._clock.sleep(fault.seconds)
         self._loop.resume(process)
 
-    async def _set_clock(self, fault: Fault) -> None:
+    async def _set_clock(self, fault: PlannedFault) -> None:
         self._cluster.clocks[fault.part].offset_seconds += fault.amount
 
-    async def _fill_disk(self, fault: Fault) -> None:
+    async def _fill_disk(self, fault: PlannedFault) -> None:
         journal = self._cluster.disk.journal
         if journal is not None:
             journal.is_full = True
             await self._clock.sleep(fault.seconds)
             journal.is_full = False
 
-    async def _stop_node(self, fault: Fault) -> None:
+    async def _stop_node(self, fault: PlannedFault) -> None:
         cluster, node = self._cluster, fault.part
         if node in cluster.stopped_nodes:
             return
@@ -317,8 +317,8 @@ class _Run:
 
     async def _work_as_users(self, process: Process) -> None:
         user = User("alice", ("system:masters", "system:authenticated"))
-        line = self._users = Line(self._cluster.network, "users", process, user, is_embedded=False)
-        of_objects: dict[tuple[str, str], list[Step]] = {}
+        line = self._users = ProcessClient(self._cluster.network, "users", process, user, is_embedded=False)
+        of_objects: dict[tuple[str, str], list[UserRequest]] = {}
         for step in self._plan.steps:
             key = step.manifest["kind"], step.manifest["metadata"]["name"]
             of_objects.setdefault(key, []).append(step)
@@ -327,7 +327,7 @@ class _Run:
                 group.create_task(self._follow(line, steps))
         self._users_are_done = True
 
-    async def _follow(self, line: Line, steps: Sequence[Step]) -> None:
+    async def _follow(self, line: ProcessClient, steps: Sequence[UserRequest]) -> None:
         """Carry out the steps on one object, each at its time, or later when the one before is confirmed."""
         for step in steps:
             await self._clock.sleep(max(0.0, step.at - self._seconds()))
@@ -352,7 +352,7 @@ class _Run:
         for kind in WORKLOADS:
             for body in (await line.list(kind)).items:
                 metadata = body["metadata"]
-                step = Step(
+                step = UserRequest(
                     at=0.0,
                     verb="delete",
                     manifest={"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata},
@@ -375,7 +375,7 @@ def _server(cluster: ProcessCluster) -> ApiServer:
     return cluster.server
 
 
-async def _do(line: Line, step: Step) -> None:
+async def _do(line: ProcessClient, step: UserRequest) -> None:
     manifest = step.manifest
     kind = catalog.find_named(manifest["apiVersion"], manifest["kind"])
     assert kind is not None, "the workload makes kinds that are known"
@@ -397,7 +397,7 @@ async def _do(line: Line, step: Step) -> None:
         await _command(line, kind, metadata["name"], namespace, step)
 
 
-async def _drain(line: Line, node: str) -> None:
+async def _drain(line: ProcessClient, node: str) -> None:
     """Evict all pods of a node."""
     for body in (await line.list(catalog.POD, field_selector=f"spec.nodeName={node}")).items:
         name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
@@ -411,7 +411,7 @@ async def _drain(line: Line, node: str) -> None:
             await line.raw("POST", path, body=msgspec.json.encode(eviction))
 
 
-async def _command(line: Line, kind: Kind, name: str, namespace: str, step: Step) -> None:
+async def _command(line: ProcessClient, kind: Kind, name: str, namespace: str, step: UserRequest) -> None:
     """Create a Command for a job, as `vcctl job suspend` and `resume` do."""
     with suppress(NotFound):
         owner = (await line.get(kind, name, namespace))["metadata"]

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, Final
 
 from strato.api import catalog
-from strato.testing.chaos.plan import FAULTY_SECONDS, Setting, Step, node_names
+from strato.testing.chaos.plan import FAULTY_SECONDS, Setting, UserRequest, node_names
 from strato.testing.manifests import Manifest, pod, priority_class, queue, vcjob
 
 FIRST_JOB_SECONDS: Final = 8.0
@@ -32,7 +32,7 @@ _POLICIES: Final = (
 )
 
 
-def draw_steps(random: Random, setting: Setting) -> list[Step]:
+def draw_steps(random: Random, setting: Setting) -> list[UserRequest]:
     """Draw the users' steps, in order of time."""
     steps = _beginning()
     jobs = random.choice((random.randint(3, 10), random.randint(8, 16), random.randint(15, 35)))
@@ -54,7 +54,7 @@ def draw_steps(random: Random, setting: Setting) -> list[Step]:
     return sorted(steps, key=lambda step: step.at)
 
 
-def _beginning() -> list[Step]:
+def _beginning() -> list[UserRequest]:
     manifests: list[dict[str, Any]] = [priority_class(name, value) for name, value in _PRIORITIES.items()]
     manifests += [queue(name, capability={"cpu": str(cpus), "memory": "1Ti"}) for name, cpus in QUEUES.items() if cpus]
     manifests.append({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": QUOTA_NAMESPACE}})
@@ -69,8 +69,8 @@ def _beginning() -> list[Step]:
     return [_step(0.0, "create", manifest) for manifest in manifests]
 
 
-def _step(at: float, verb: str, manifest: dict[str, Any]) -> Step:
-    return Step(at=round(at, 3), verb=verb, manifest=dict(manifest))
+def _step(at: float, verb: str, manifest: dict[str, Any]) -> UserRequest:
+    return UserRequest(at=round(at, 3), verb=verb, manifest=dict(manifest))
 
 
 def _identity(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def _cordon(node: str, is_cordoned: bool) -> dict[str, Any]:
     return {**_node(node), "spec": {"unschedulable": is_cordoned}}
 
 
-def _later(random: Random, at: float, manifest: dict[str, Any]) -> list[Step]:
+def _later(random: Random, at: float, manifest: dict[str, Any]) -> list[UserRequest]:
     """Draw steps on an object after its creation."""
     steps, kind = [], manifest["kind"]
     while kind == "Deployment" and random.random() < 0.5:

@@ -14,7 +14,7 @@ from strato.interop.mesos.cluster.nodes import Dimensions, facts_of, pod_use, re
 from strato.interop.mesos.cluster.pods import PodSettings, command_line, pod_of
 from strato.interop.mesos.cluster.pods import facts_of as unit_facts
 from strato.interop.mesos.master.agents import Observed
-from strato.interop.mesos.master.effects import Launch
+from strato.interop.mesos.master.effects import PodLaunch
 from strato.interop.mesos.master.volumes import volume_name
 from strato.interop.mesos.resourcejson import from_json
 from strato.interop.mesos.resourcetext import parse, to_text
@@ -24,7 +24,7 @@ SETTINGS = PodSettings("mesos", "tasks", "img", "10.0.0.1:5050")
 
 
 def _pod(*tasks: Any, executor: Any = None, is_group: bool = False, resources: str = "cpus:1;mem:64") -> Any:
-    launch = Launch("u", "f-1", "S0", "*", tasks, executor, is_group, parse(resources), "nobody")
+    launch = PodLaunch("u", "f-1", "S0", "*", tasks, executor, is_group, parse(resources), "nobody")
     return pod_of(launch, "node-1", "group", "{}", SETTINGS)
 
 
@@ -93,7 +93,7 @@ def test_persistent_volumes_are_claims_in_the_sandbox() -> None:
         volume = {**disk, "disk": {"persistence": {"id": name}, "volume": {"container_path": path, "mode": "RW"}}}
         infos.append({**task(name), "resources": [*task()["resources"], volume]})
     resources = from_json(infos[0]["resources"]) + from_json(infos[1]["resources"])
-    launch = Launch("u", "F", "S0", "r", tuple(infos), None, True, resources, "u")
+    launch = PodLaunch("u", "F", "S0", "r", tuple(infos), None, True, resources, "u")
     pod = pod_of(launch, "node", "", "{}", SETTINGS)
     mounts = [[mount["mountPath"] for mount in each["volumeMounts"][1:]] for each in pod["spec"]["containers"]]
     assert mounts == [["/mnt/mesos/sandbox/data"], ["/var/data"]]

@@ -18,7 +18,7 @@ from strato.interop.yarn.capacity.limits import am_limit, application_limits, li
 from strato.interop.yarn.capacity.order import ApplicationStanding, QueueStanding, application_key, queue_key
 from strato.interop.yarn.capacity.settings import SCHEDULER
 from strato.interop.yarn.capacity.userlimits import UserLimitInputs, limit_of_user, user_limit
-from strato.interop.yarn.hadoopxml import Settings
+from strato.interop.yarn.hadoopxml import HadoopSettings
 from strato.interop.yarn.resources import ResourceTypes, fits
 
 CLUSTER = (102400, 100)
@@ -32,7 +32,7 @@ def read(**settings: str) -> CapacityConfiguration:
 
 def read_all(settings: dict[str, str]) -> CapacityConfiguration:
     named = {name if name.startswith("yarn.") else SCHEDULER + name: value for name, value in settings.items()}
-    return reader.read(Settings.from_mapping(named))
+    return reader.read(HadoopSettings.from_mapping(named))
 
 
 def numbers(settings: dict[str, str], cluster: tuple[int, ...] = CLUSTER) -> dict[str, QueueCapacity]:

@@ -13,9 +13,9 @@ from strato.errors import InvalidInput, UsageError
 from strato.interop.yarn.capacity import mappingrules
 from strato.interop.yarn.capacity.autocreation import CreationRefused, QueueCatalogue
 from strato.interop.yarn.capacity.capacities import compute
-from strato.interop.yarn.capacity.placement import PlacementRejected, Submission, place
+from strato.interop.yarn.capacity.placement import ApplicationSubmission, PlacementRejected, place
 from strato.interop.yarn.capacity.settings import SCHEDULER
-from strato.interop.yarn.hadoopxml import Settings
+from strato.interop.yarn.hadoopxml import HadoopSettings
 
 TREE = {
     "root.queues": "default,a,users", "root.default.capacity": "10", "root.a.capacity": "50",
@@ -27,14 +27,14 @@ TREE = {
 
 def catalogue(settings: dict[str, str]) -> QueueCatalogue:
     named = {key if key.startswith("yarn.") else SCHEDULER + key: value for key, value in settings.items()}
-    return QueueCatalogue.of(Settings.from_mapping(named))
+    return QueueCatalogue.of(HadoopSettings.from_mapping(named))
 
 
 def placed(mappings: str, queue: str = "default", user: str = "ada", **more: str) -> str | None:
     found = catalogue({**TREE, "queue-mappings": mappings, **more})
     rules = mappingrules.read(found.settings)
     groups = (f"{user}s", "others", "a2")
-    return place(Submission(queue=queue, user=user, groups=groups, name="etl"), rules, found)
+    return place(ApplicationSubmission(queue=queue, user=user, groups=groups, name="etl"), rules, found)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_names_of_applications_place_too() -> None:
 def test_an_application_is_rejected_when_not_even_the_default_can_be_used() -> None:
     found = catalogue({"root.queues": "a", "root.a.capacity": "100", "queue-mappings": "u:%user:nope"})
     with pytest.raises(PlacementRejected, match="neither can the default"):
-        place(Submission(user="ada"), mappingrules.read(found.settings), found)
+        place(ApplicationSubmission(user="ada"), mappingrules.read(found.settings), found)
 
 
 def json_rules(*rules: dict[str, object]) -> dict[str, str]:
@@ -112,7 +112,7 @@ def test_what_is_wrong_with_rules_is_said_with_its_place() -> None:
 
 @given(st.text(max_size=60))
 def test_any_json_is_read_or_refused_in_words(text: str) -> None:
-    settings = Settings.from_mapping(
+    settings = HadoopSettings.from_mapping(
         {SCHEDULER + "mapping-rule-format": "json", SCHEDULER + "mapping-rule-json": text, "x": "y"}
     )
     with contextlib.suppress(UsageError):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strato.interop.yarn.capacity.arithmetic import BY_MEMORY
-from strato.interop.yarn.capacity.preemption import Marks, Round, advance, decide
+from strato.interop.yarn.capacity.preemption import Marks, PreemptionRound, advance, decide
 from strato.interop.yarn.capacity.preemptionmodel import (
     Application,
     ClusterState,
@@ -93,12 +93,12 @@ def state(queues: Sequence[PreemptionQueue], total: int = 100) -> ClusterState:
     )
 
 
-def ideal(found: Round) -> list[int]:
+def ideal(found: PreemptionRound) -> list[int]:
     children = found.assignments.roots[""].children
     return [child.ideal[0] for child in children]
 
 
-def taken(found: Round) -> dict[str, int]:
+def taken(found: PreemptionRound) -> dict[str, int]:
     counts: dict[str, int] = {}
     for choice in found.choices:
         counts[choice.container.queue[5:]] = counts.get(choice.container.queue[5:], 0) + 1

@@ -22,7 +22,7 @@ _BASE = {"yarn.scheduler.minimum-allocation-mb": "0", "yarn.scheduler.minimum-al
 
 def options(**more: str) -> FairOptions:
     named = {f"yarn.scheduler.fair.{name.replace('__', '-').replace('_', '.')}": value for name, value in more.items()}
-    return options_of(hadoopxml.Settings.from_mapping({**_BASE, **named}))
+    return options_of(hadoopxml.HadoopSettings.from_mapping({**_BASE, **named}))
 
 
 def allocations(xml: str, types: ResourceTypes | None = None) -> Allocations:
@@ -198,9 +198,11 @@ def test_options_say_all_that_is_wrong_at_once() -> None:
         "yarn.resource-types.memory-mb.increment-allocation": "x",
     }
     with pytest.raises(InvalidInput) as caught:
-        options_of(hadoopxml.Settings.from_mapping(bad))
+        options_of(hadoopxml.HadoopSettings.from_mapping(bad))
     assert len(caught.value.problems) >= 3
-    found = options_of(hadoopxml.Settings.from_mapping({"yarn.resource-types.memory-mb.increment-allocation": "1Gi"}))
+    found = options_of(
+        hadoopxml.HadoopSettings.from_mapping({"yarn.resource-types.memory-mb.increment-allocation": "1Gi"})
+    )
     assert found.increment == (1024, 1)
 
 

@@ -130,8 +130,11 @@ class _Queues:
 
 
 def test_an_application_without_groups_is_refused_by_rules_that_need_them() -> None:
-    rules = (placement.Rule("primaryGroup"),)
+    rules = (placement.PlacementRule("primaryGroup"),)
     with pytest.raises(placement.PlacementRefused, match="no groups are known"):
         placement.place(rules, "default", "u", lambda user: [], _Queues())
-    assert placement.place((placement.Rule("reject"),), "q", "u", lambda user: [], _Queues()) is None
-    assert placement.place((placement.Rule("specified", create=False),), "known", "u", list, _Queues()) == "root.known"
+    assert placement.place((placement.PlacementRule("reject"),), "q", "u", lambda user: [], _Queues()) is None
+    assert (
+        placement.place((placement.PlacementRule("specified", create=False),), "known", "u", list, _Queues())
+        == "root.known"
+    )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from strato.interop.yarn.fair import starvation
 from strato.interop.yarn.fair.order import Standing, comparator, sort_key
-from strato.interop.yarn.fair.policies import Policy
+from strato.interop.yarn.fair.policies import QueuePolicy
 from strato.interop.yarn.fair.shares import Claim, fair_shares
 from strato.interop.yarn.resources import DOMINANT, MEMORY_ONLY, MOST
 
@@ -66,8 +66,8 @@ def standings(draw: st.DrawFn) -> Standing:
     return Standing(draw(st.text("abc", max_size=3)), usage, demand, least, draw(st.sampled_from([1.0, 2.0, 0.5])))
 
 
-@given(st.sampled_from(list(Policy)), standings(), standings(), standings())
-def test_order_is_total(policy: Policy, a: Standing, b: Standing, c: Standing) -> None:
+@given(st.sampled_from(list(QueuePolicy)), standings(), standings(), standings())
+def test_order_is_total(policy: QueuePolicy, a: Standing, b: Standing, c: Standing) -> None:
     compare = comparator(policy, (16, 16))
     assert compare(a, b) == -compare(b, a)
     assert compare(a, b) != 0 or a.name == b.name
@@ -76,20 +76,20 @@ def test_order_is_total(policy: Policy, a: Standing, b: Standing, c: Standing) -
 
 
 ORDERS: list[Any] = [
-    ("fair by usage and weight", Policy.FAIR, ["b", "a"], {"a": ((8, 0), 2.0), "b": ((3, 0), 1.0)}),
-    ("drf by the dominant share", Policy.DRF, ["a", "b"], {"a": ((4000, 3), 1.0), "b": ((2000, 5), 1.0)}),
-    ("a weight of 0 comes last", Policy.FAIR, ["b", "a"], {"a": ((0, 0), 0.0), "b": ((9, 9), 1.0)}),
+    ("fair by usage and weight", QueuePolicy.FAIR, ["b", "a"], {"a": ((8, 0), 2.0), "b": ((3, 0), 1.0)}),
+    ("drf by the dominant share", QueuePolicy.DRF, ["a", "b"], {"a": ((4000, 3), 1.0), "b": ((2000, 5), 1.0)}),
+    ("a weight of 0 comes last", QueuePolicy.FAIR, ["b", "a"], {"a": ((0, 0), 0.0), "b": ((9, 9), 1.0)}),
 ]
 
 
 @pytest.mark.parametrize(("policy", "want", "given_"), [row[1:] for row in ORDERS], ids=[row[0] for row in ORDERS])
-def test_order_examples(policy: Policy, want: list[str], given_: dict[str, Any]) -> None:
+def test_order_examples(policy: QueuePolicy, want: list[str], given_: dict[str, Any]) -> None:
     sharers = [Standing(name, usage, (9999, 9), (0, 0), weight) for name, (usage, weight) in given_.items()]
     assert [one.name for one in sorted(sharers, key=sort_key(policy, (8000, 8)))] == want
 
 
 def test_more_than_two_types_are_compared_pairwise_by_size() -> None:
-    compare = comparator(Policy.DRF, (100, 100, 100))
+    compare = comparator(QueuePolicy.DRF, (100, 100, 100))
     left = Standing("l", (50, 10, 0), (0, 0, 0), (0, 0, 0))
     right = Standing("r", (0, 20, 50), (0, 0, 0), (0, 0, 0))
     assert compare(left, right) == -1

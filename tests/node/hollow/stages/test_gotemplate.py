@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strato.node.hollow.stages.gotemplate import BadTemplate, Number, Template, TemplateFailed
+from strato.node.hollow.stages.gotemplate import BadTemplate, GoTemplate, Number, TemplateFailed
 
 VALUE: dict[str, Any] = {
     "name": "p",
@@ -75,7 +75,7 @@ CASES: list[tuple[str, str]] = [
 
 @pytest.mark.parametrize(("template", "want"), CASES, ids=[template for template, _ in CASES])
 def test_a_template_makes_what_go_does(template: str, want: str) -> None:
-    assert Template(template, {}).render(VALUE) == want
+    assert GoTemplate(template, {}).render(VALUE) == want
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_template_makes_what_go_does(template: str, want: str) -> None:
 )
 def test_what_is_not_understood_is_refused_by_name(template: str, problem: str) -> None:
     with pytest.raises(BadTemplate) as refused:
-        Template(template, {})
+        GoTemplate(template, {})
     assert problem in str(refused.value)
 
 
@@ -119,7 +119,7 @@ def test_what_is_not_understood_is_refused_by_name(template: str, problem: str) 
 )
 def test_what_does_not_go_with_the_object_is_named(template: str, problem: str) -> None:
     with pytest.raises(TemplateFailed) as failed:
-        Template(template, {}).render(VALUE)
+        GoTemplate(template, {}).render(VALUE)
     assert problem in str(failed.value)
 
 
@@ -143,4 +143,4 @@ PIECES = [
 @given(st.lists(st.sampled_from([*PIECES, ") ", "eq ", '"t" ', "text", "{{- "]), max_size=12))
 def test_no_text_is_a_surprise(pieces: list[str]) -> None:
     with contextlib.suppress(BadTemplate, TemplateFailed):
-        assert isinstance(Template("".join(pieces), {}).render(VALUE), str)
+        assert isinstance(GoTemplate("".join(pieces), {}).render(VALUE), str)

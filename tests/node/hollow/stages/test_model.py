@@ -12,7 +12,7 @@ from strato.errors import InvalidInput, UsageError
 from strato.node.hollow.distributions import Draws
 from strato.node.hollow.stages import parse_stages, read_stages
 from strato.node.hollow.stages.lifecycle import delay_seconds, finalizer_patch, next_stage, patch_of
-from strato.node.hollow.stages.model import Stage, Step
+from strato.node.hollow.stages.model import Stage, StageStep
 
 
 class Fixed:
@@ -129,15 +129,15 @@ def test_steps_come_in_order() -> None:
 @pytest.mark.parametrize(
     ("step", "held", "want"),
     [
-        (Step(empty_finalizers=True), ["a"], [{"op": "remove", "path": "/metadata/finalizers"}]),
-        (Step(empty_finalizers=True), [], []),
-        (Step(remove_finalizers=("a",)), ["a"], [{"op": "remove", "path": "/metadata/finalizers"}]),
-        (Step(remove_finalizers=("x",)), ["a"], []),
-        (Step(add_finalizers=("a",)), ["a"], []),
-        (Step(add_finalizers=("a",)), [], [{"op": "add", "path": "/metadata/finalizers", "value": ["a"]}]),
+        (StageStep(empty_finalizers=True), ["a"], [{"op": "remove", "path": "/metadata/finalizers"}]),
+        (StageStep(empty_finalizers=True), [], []),
+        (StageStep(remove_finalizers=("a",)), ["a"], [{"op": "remove", "path": "/metadata/finalizers"}]),
+        (StageStep(remove_finalizers=("x",)), ["a"], []),
+        (StageStep(add_finalizers=("a",)), ["a"], []),
+        (StageStep(add_finalizers=("a",)), [], [{"op": "add", "path": "/metadata/finalizers", "value": ["a"]}]),
     ],
 )
-def test_finalizers_change(step: Step, held: list[str], want: list[Any]) -> None:
+def test_finalizers_change(step: StageStep, held: list[str], want: list[Any]) -> None:
     assert finalizer_patch(step, held) == want
 
 

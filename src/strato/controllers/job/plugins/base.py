@@ -25,7 +25,7 @@ class PluginRefusal(StratoError):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RequiredObject:
     """An object that a plugin requires to exist."""
 
     view: type[Object]
@@ -84,11 +84,11 @@ class JobPlugin:
     def on_pod_create(self, job: Job, task: TaskSpec, name: str, index: int, pod: dict[str, Any]) -> None:
         """Change one pod. Members below ``spec`` are shared between pods: replace lists, never edit them."""
 
-    def objects(self, job: Job) -> Sequence[Wanted]:
+    def objects(self, job: Job) -> Sequence[RequiredObject]:
         """Return the objects that must exist before the job's pods are created."""
         return ()
 
-    def refreshed(self, job: Job) -> Sequence[Wanted]:
+    def refreshed(self, job: Job) -> Sequence[RequiredObject]:
         """Return the objects to bring up to date when the job's spec has changed."""
         return ()
 

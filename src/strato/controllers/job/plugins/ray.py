@@ -16,7 +16,7 @@ from strato.controllers.job.plugins.arguments import Value
 from strato.controllers.job.plugins.base import (
     JobPlugin,
     PluginRefusal,
-    Wanted,
+    RequiredObject,
     add_port,
     find_task,
     first_address,
@@ -60,7 +60,7 @@ class RayPlugin(JobPlugin):
                 address = f"{first_address(job, head)}:{self.number('port')}"
                 container["command"] = ["sh", "-c", f"ray start --block --address={address}"]
 
-    def objects(self, job: Job) -> Sequence[Wanted]:
+    def objects(self, job: Job) -> Sequence[RequiredObject]:
         """Return the head's Service."""
         ports = [
             {"name": name, "protocol": "TCP", "port": self.number(flag), "targetPort": name}
@@ -73,7 +73,7 @@ class RayPlugin(JobPlugin):
             "metadata": owned_metadata(job, _service_name(job)),
             "spec": {"type": "ClusterIP", "selector": selector, "ports": ports},
         }
-        return (Wanted(Service, body),)
+        return (RequiredObject(Service, body),)
 
     def removed(self, job: Job) -> Sequence[tuple[type[Object], str]]:
         """Return the Service."""

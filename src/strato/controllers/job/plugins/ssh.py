@@ -20,7 +20,7 @@ from strato.api.volcano.batch import Job, TaskSpec
 from strato.controllers.job.plugins.arguments import Value
 from strato.controllers.job.plugins.base import (
     JobPlugin,
-    Wanted,
+    RequiredObject,
     every_container,
     host_names,
     owned_metadata,
@@ -63,7 +63,7 @@ class SshPlugin(JobPlugin):
             mount = {"name": secret, "mountPath": path, "subPath": _RELATIVE_PATH}
             container["volumeMounts"] = [*(container.get("volumeMounts") or ()), mount]
 
-    def objects(self, job: Job) -> Sequence[Wanted]:
+    def objects(self, job: Job) -> Sequence[RequiredObject]:
         """Return the Secret. An existing one with the same hosts is kept, because running pods use its keys."""
         private, public = self._keys()
         values = {
@@ -78,7 +78,7 @@ class SshPlugin(JobPlugin):
             "metadata": owned_metadata(job, _secret_name(job)),
             "data": {key: base64.b64encode(value.encode()).decode() for key, value in values.items()},
         }
-        return (Wanted(Secret, body, "data", CONFIG),)
+        return (RequiredObject(Secret, body, "data", CONFIG),)
 
     def removed(self, job: Job) -> Sequence[tuple[type[Object], str]]:
         """Return the Secret."""

@@ -18,7 +18,7 @@ from strato.api.volcano.batch import Job, TaskSpec
 from strato.controllers.job.plugins.arguments import Value
 from strato.controllers.job.plugins.base import (
     JobPlugin,
-    Wanted,
+    RequiredObject,
     every_container,
     host_addresses,
     owned_metadata,
@@ -64,14 +64,14 @@ class SvcPlugin(JobPlugin):
         if not pod["spec"].get("hostname"):
             pod["spec"]["hostname"] = name
 
-    def objects(self, job: Job) -> Sequence[Wanted]:
+    def objects(self, job: Job) -> Sequence[RequiredObject]:
         """Return ConfigMap, Service and NetworkPolicy."""
-        wanted = [*self.refreshed(job), Wanted(Service, self._service(job))]
+        wanted = [*self.refreshed(job), RequiredObject(Service, self._service(job))]
         if not self.switch("disable-network-policy"):
-            wanted.append(Wanted(NetworkPolicy, _policy(job)))
+            wanted.append(RequiredObject(NetworkPolicy, _policy(job)))
         return wanted
 
-    def refreshed(self, job: Job) -> Sequence[Wanted]:
+    def refreshed(self, job: Job) -> Sequence[RequiredObject]:
         """Return the ConfigMap, because scaling a task changes the hosts in it."""
         body = {
             "apiVersion": "v1",
@@ -79,7 +79,7 @@ class SvcPlugin(JobPlugin):
             "metadata": owned_metadata(job, _config_map_name(job)),
             "data": hosts_data(job),
         }
-        return (Wanted(ConfigMap, body, "data"),)
+        return (RequiredObject(ConfigMap, body, "data"),)
 
     def removed(self, job: Job) -> Sequence[tuple[type[Object], str]]:
         """Return the same three objects as `objects`."""

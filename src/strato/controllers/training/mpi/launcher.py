@@ -16,7 +16,7 @@ from strato.controllers.training import labels
 from strato.controllers.training.companions import CompanionOfOthers
 from strato.controllers.training.mpi.plan import ended
 from strato.controllers.training.mpi.ssh import SshPods
-from strato.controllers.training.record import Launch
+from strato.controllers.training.record import LauncherPlan
 from strato.errors import AlreadyExists, NotFound
 from strato.metrics import Sample
 
@@ -86,14 +86,14 @@ class Launchers:
             pod for pod in found if pod.metadata.controller is not None and pod.metadata.controller.uid == uid
         ]
 
-    async def apply(self, shape: JobShape, owner: ObjectMeta, template: Json, launch: Launch) -> None:
+    async def apply(self, shape: JobShape, owner: ObjectMeta, template: Json, launch: LauncherPlan) -> None:
         """Create, suspend or resume a launcher."""
         name, namespace = shape.object_name(LAUNCHER, 0), shape.namespace
-        body = self._renderer.launcher(shape, owner, template, suspended=launch is Launch.CREATE_SUSPENDED)
+        body = self._renderer.launcher(shape, owner, template, suspended=launch is LauncherPlan.CREATE_SUSPENDED)
         try:
-            if launch is Launch.SUSPEND:
+            if launch is LauncherPlan.SUSPEND:
                 await self._cluster.patch(catalog.JOB, name, namespace, {"spec": {"suspend": True}})
-            elif launch is Launch.RESUME:
+            elif launch is LauncherPlan.RESUME:
                 await self._cluster.patch(catalog.JOB, name, namespace, _resumed(body))
             else:
                 await self._cluster.create(catalog.JOB, body, namespace)

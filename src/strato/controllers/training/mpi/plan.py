@@ -16,7 +16,7 @@ from strato.api.kubeflow import ReplicaStatus
 from strato.api.meta import Condition
 from strato.controllers.training.draft import StatusDraft
 from strato.controllers.training.mpi import group
-from strato.controllers.training.record import Launch, Replica, TrainingPlan, TrainingRecord
+from strato.controllers.training.record import LauncherPlan, Replica, TrainingPlan, TrainingRecord
 
 _MESSAGE_MAX: Final = 1024
 _EXCEEDED: Final = "BackoffLimitExceeded"
@@ -54,9 +54,9 @@ def _suspend(record: TrainingRecord, draft: StatusDraft, planned: TrainingPlan) 
     planned.companions = record.companions_of(record.shape, record.pods)
     _delete(record, planned, record.pods)
     if record.launcher is None:
-        planned.launch = Launch.CREATE_SUSPENDED
+        planned.launch = LauncherPlan.CREATE_SUSPENDED
     elif not record.launcher.spec.suspend and ended(record.launcher) is None:
-        planned.launch = Launch.SUSPEND
+        planned.launch = LauncherPlan.SUSPEND
     draft.replicas = {LAUNCHER: _launcher_count(record), WORKER: ReplicaStatus()}
     draft.note("Suspended", "True", "Suspended", "MPIJob suspended", "Normal")
     draft.note("Running", "False", "Suspended", f"MPIJob {draft.qualified_name} is suspended.")
@@ -85,10 +85,10 @@ def _advance(record: TrainingRecord, draft: StatusDraft, planned: TrainingPlan) 
     _judge(record, draft, verdict, workers)
 
 
-def _start(launcher: Job | None) -> Launch | None:
+def _start(launcher: Job | None) -> LauncherPlan | None:
     if launcher is None:
-        return Launch.CREATE
-    return Launch.RESUME if launcher.spec.suspend else None
+        return LauncherPlan.CREATE
+    return LauncherPlan.RESUME if launcher.spec.suspend else None
 
 
 def _judge(record: TrainingRecord, draft: StatusDraft, verdict: Condition | None, workers: Sequence[Pod]) -> None:
@@ -150,7 +150,7 @@ def _end(record: TrainingRecord, draft: StatusDraft, planned: TrainingPlan) -> N
     if policy == "None":
         return
     if record.launcher is not None and ended(record.launcher) is None and not record.launcher.spec.suspend:
-        planned.launch = Launch.SUSPEND  # a worker was evicted, for which the launcher would wait in vain
+        planned.launch = LauncherPlan.SUSPEND  # a worker was evicted, for which the launcher would wait in vain
     left = [pod for pod in record.pods if policy == "All" or pod.status.phase in ("Running", "Pending", "")]
     planned.delete_pods = []
     _delete(record, planned, left)

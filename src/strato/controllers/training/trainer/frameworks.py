@@ -13,7 +13,7 @@ from strato.api.trainer import MLPolicy, MPIPolicy, TorchPolicy, TrainJob
 from strato.controllers.kube.jobpolicies import INDEX_KEY
 from strato.controllers.training.trainer import mpi
 from strato.controllers.training.trainer.merging import with_variables
-from strato.controllers.training.trainer.steps import BadRuntime, Step, Steps, upsert
+from strato.controllers.training.trainer.steps import BadRuntime, ReplicatedJobTemplate, Steps, upsert
 
 _MEETING: Final = ("PET_MASTER_ADDR", "PET_MASTER_PORT")
 _INDEX: Final = {"fieldRef": {"fieldPath": f"metadata.annotations['{INDEX_KEY}']"}}
@@ -46,7 +46,7 @@ def inform(steps: Steps, job: TrainJob, policy: MLPolicy | None) -> None:
         _inject(steps, policy.torch, variables)
 
 
-def _variables(steps: Steps, node: Step, job: TrainJob, policy: MLPolicy) -> Iterator[Json]:
+def _variables(steps: Steps, node: ReplicatedJobTemplate, job: TrainJob, policy: MLPolicy) -> Iterator[Json]:
     first = f"{job.metadata.name}-{node.name}-0-0.{steps.subdomain}"
     if policy.torch is not None:
         yield {"name": "PET_NNODES", "value": str(node.pods)}
@@ -65,7 +65,7 @@ def _variables(steps: Steps, node: Step, job: TrainJob, policy: MLPolicy) -> Ite
         yield {"name": "DMLC_NUM_WORKER", "value": str(node.pods * max(1, gpus_of(_resources(node))))}
 
 
-def _tuning(steps: Steps, node: Step, job: TrainJob) -> list[str]:
+def _tuning(steps: Steps, node: ReplicatedJobTemplate, job: TrainJob) -> list[str]:
     """Return the arguments of torchtune, which reads its rendezvous address from these instead of from variables."""
     tuning = torchtune.Tuning(
         runtime=job.spec.runtime_ref.name,
@@ -96,11 +96,11 @@ def _inject(steps: Steps, policy: TorchPolicy, variables: list[Json]) -> None:
                 _add_variables(container, variables)
 
 
-def _resources(step: Step) -> Mapping[str, Any]:
+def _resources(step: ReplicatedJobTemplate) -> Mapping[str, Any]:
     return next((one.get("resources") or {} for one in step.containers(trainer.NODE)), {})
 
 
-def _processes_of_torch(node: Step, job: TrainJob) -> str:
+def _processes_of_torch(node: ReplicatedJobTemplate, job: TrainJob) -> str:
     """Return the processes of a node: as many as the job says, else one for each GPU, else one for each CPU."""
     own, resources = job.spec.trainer.num_proc_per_node, _resources(node)
     if own is not None:

@@ -14,7 +14,7 @@ from strato.api.trainer import MPIPolicy, TrainJob
 from strato.controllers.sshkeys import key_pair
 from strato.controllers.training.record import Companion
 from strato.controllers.training.trainer.merging import with_variables
-from strato.controllers.training.trainer.steps import BadRuntime, Step, Steps, upsert
+from strato.controllers.training.trainer.steps import BadRuntime, ReplicatedJobTemplate, Steps, upsert
 
 _PRIVATE: Final = "ssh-privatekey"
 _PUBLIC: Final = "ssh-publickey"
@@ -52,7 +52,7 @@ def inform(steps: Steps, job: TrainJob, policy: MPIPolicy, slots: int) -> None:
             _launch(step, job, slots)
 
 
-def _launch(step: Step, job: TrainJob, slots: int) -> None:
+def _launch(step: ReplicatedJobTemplate, job: TrainJob, slots: int) -> None:
     items = [{"key": _HOSTFILE, "path": _HOSTFILE, "mode": 0o444}]
     upsert(step.pod, "volumes", [{"name": _HOSTS, "configMap": {"name": _hosts_name(job), "items": items}}])
     variables = {

@@ -14,7 +14,7 @@ from strato.controllers.owners import controller_reference
 from strato.controllers.training.gang import DEFAULT_QUEUE
 from strato.controllers.training.record import Companion
 from strato.controllers.training.trainer import frameworks, mpi
-from strato.controllers.training.trainer.steps import Dependency, Step, Steps, pod_view, steps_of
+from strato.controllers.training.trainer.steps import Dependency, ReplicatedJobTemplate, Steps, pod_view, steps_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ def group_body(job: TrainJob, rendering: Rendering, spec: Json) -> Json:
     }
 
 
-def _job(steps: Steps, step: Step, job: TrainJob, index: int, scheduler: str) -> PlannedJob:
+def _job(steps: Steps, step: ReplicatedJobTemplate, job: TrainJob, index: int, scheduler: str) -> PlannedJob:
     name = f"{job.metadata.name}-{step.name}-{index}"
     labels = {
         trainer.JOBSET_NAME: job.metadata.name,

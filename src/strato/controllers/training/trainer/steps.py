@@ -37,7 +37,7 @@ class Dependency:
 
 
 @dataclass(slots=True, kw_only=True)
-class Step:
+class ReplicatedJobTemplate:
     """One replicated job while its template is being changed."""
 
     name: str
@@ -85,7 +85,7 @@ class Step:
 class Steps:
     """All steps of a TrainJob."""
 
-    steps: Sequence[Step]
+    steps: Sequence[ReplicatedJobTemplate]
     subdomain: str
     """Name of the headless service through which the pods reach each other."""
     publishes_unready: bool
@@ -99,15 +99,15 @@ class Steps:
         """Whether pods have DNS names."""
         return self.spec.network.enable_dns_hostnames is not False
 
-    def of_part(self, part: str) -> Step | None:
+    def of_part(self, part: str) -> ReplicatedJobTemplate | None:
         """Return the step that runs a part of the training."""
         return next((one for one in self.steps if one.part == part), None)
 
-    def named(self, name: str) -> Step | None:
+    def named(self, name: str) -> ReplicatedJobTemplate | None:
         """Return the step of a name."""
         return next((one for one in self.steps if one.name == name), None)
 
-    def begins_with_the_nodes(self, step: Step) -> bool:
+    def begins_with_the_nodes(self, step: ReplicatedJobTemplate) -> bool:
         """Return whether a step's pods start together with those that train.
 
         Steps that have to complete before others run earlier; steps that wait until others are ready run later.
@@ -129,12 +129,12 @@ def steps_of(job: TrainJob, runtime: TrainingRuntimeSpec) -> Steps:
     metadata, spec = _patched(job, runtime)
     view = spec_view(spec, f"the runtime {job.spec.runtime_ref.name}")
     in_order = view.startup_policy.startup_policy_order == _IN_ORDER
-    found: list[Step] = []
+    found: list[ReplicatedJobTemplate] = []
     for given, seen in zip(spec.get("replicatedJobs") or (), view.replicated_jobs, strict=True):
         waits_for = tuple(Dependency(one.name, one.status) for one in seen.depends_on)
         if in_order and found and not waits_for:
             waits_for = (Dependency(found[-1].name, READY),)
-        step = Step(
+        step = ReplicatedJobTemplate(
             name=seen.name,
             replicas=1 if seen.replicas is None else seen.replicas,
             template=given.get("template") or {},
@@ -185,7 +185,7 @@ def _patched(job: TrainJob, runtime: TrainingRuntimeSpec) -> tuple[Json, Json]:
     return copied[0], copied[1]
 
 
-def _overlay(step: Step, job: TrainJob, policy: MLPolicy | None) -> None:
+def _overlay(step: ReplicatedJobTemplate, job: TrainJob, policy: MLPolicy | None) -> None:
     """Apply the TrainJob's settings to a step, in place."""
     initializers = {trainer.DATASET: job.spec.initializer.dataset, trainer.MODEL: job.spec.initializer.model}
     if step.part in initializers:
@@ -197,7 +197,7 @@ def _overlay(step: Step, job: TrainJob, policy: MLPolicy | None) -> None:
         _train(step, job, policy)
 
 
-def is_node(step: Step, policy: MLPolicy | None) -> bool:
+def is_node(step: ReplicatedJobTemplate, policy: MLPolicy | None) -> bool:
     """Return whether a step's pods train; with MPI the nodes train even if the launcher runs ranks too."""
     return step.part == trainer.TRAINER or (_mpi(policy) is not None and step.name == trainer.NODE)
 
@@ -206,7 +206,7 @@ def _mpi(policy: MLPolicy | None) -> MPIPolicy | None:
     return policy.mpi if policy is not None else None
 
 
-def _train(step: Step, job: TrainJob, policy: MLPolicy | None) -> None:
+def _train(step: ReplicatedJobTemplate, job: TrainJob, policy: MLPolicy | None) -> None:
     own, mpi = job.spec.trainer, _mpi(policy)
     count = own.num_nodes
     if count is None and policy is not None:
@@ -241,7 +241,7 @@ def _fetch(container: Json, given: InitializerStep | None) -> None:
         container["envFrom"] = [*(container.get("envFrom") or ()), source]
 
 
-def _check_size(steps: Sequence[Step]) -> None:
+def _check_size(steps: Sequence[ReplicatedJobTemplate]) -> None:
     """Refuse absurd sizes, because each Job is an object and each pod a line in a list of hosts.
 
     Raises:
@@ -256,7 +256,7 @@ def _check_size(steps: Sequence[Step]) -> None:
         raise BadRuntime(f"{jobs} Jobs of {pods} pods are more than a TrainJob may have: {most}")
 
 
-def _check_order(steps: Sequence[Step]) -> None:
+def _check_order(steps: Sequence[ReplicatedJobTemplate]) -> None:
     """Refuse dependencies that can never be met.
 
     Raises:
@@ -281,7 +281,7 @@ def upsert(holder: Json, member: str, more: Sequence[Mapping[str, Any]], key: st
     holder[member] = upserted(holder.get(member) or (), more, key)
 
 
-def pod_view(step: Step) -> PodSpec:
+def pod_view(step: ReplicatedJobTemplate) -> PodSpec:
     """Decode the spec of a step's pods; missing requests are set to the limits, as the API server does."""
     pod = dict(step.pod)
     for member in ("containers", "initContainers"):

@@ -19,7 +19,7 @@ from strato.client.writequeue import WriteQueue
 from strato.clock import Clock
 from strato.errors import AlreadyExists, ApiError, NotFound, TooManyRequests, Unavailable
 from strato.interop.mesos.cluster.files import SandboxFiles
-from strato.interop.mesos.cluster.groups import Groups
+from strato.interop.mesos.cluster.groups import GroupCreator
 from strato.interop.mesos.cluster.keeping import REGISTRY, Keeper
 from strato.interop.mesos.cluster.mounts import claims_of
 from strato.interop.mesos.cluster.nodes import PodUse, agent_id, facts_of, pod_use, requests_of
@@ -29,7 +29,7 @@ from strato.interop.mesos.cluster.volumes import Claims, NotBound
 from strato.interop.mesos.cluster.writes import LatestWrites
 from strato.interop.mesos.master import records
 from strato.interop.mesos.master.core import Master
-from strato.interop.mesos.master.effects import Kill, Launch
+from strato.interop.mesos.master.effects import Kill, PodLaunch
 from strato.interop.mesos.master.state import HEARTBEAT_SECONDS
 from strato.interop.mesos.master.volumes import volumes_of
 from strato.interop.mesos.resourcejson import from_json
@@ -56,7 +56,9 @@ class Edge:
         self._agents: dict[str, str] = {}
         """Agent id by node."""
         state = master.state
-        self._groups = Groups(cluster, settings.master, settings.namespace, lambda role: state.weights.get(role, 1.0))
+        self._groups = GroupCreator(
+            cluster, settings.master, settings.namespace, lambda role: state.weights.get(role, 1.0)
+        )
         self._keeper = Keeper(cluster, state, settings.master, settings.namespace)
         self._kept = LatestWrites(clock, self._keeper.build, self._keeper.send, name="framework", batch=10)
         self._records = LatestWrites(clock, self._record_patch, self._send_pods, name="pod")
@@ -290,7 +292,7 @@ class Edge:
         self._announcing.add(task)
         task.add_done_callback(self._announcing.discard)
 
-    async def _create(self, launches: Sequence[Launch]) -> None:
+    async def _create(self, launches: Sequence[PodLaunch]) -> None:
         state = self._master.state
         bodies = []
         for launch in launches:

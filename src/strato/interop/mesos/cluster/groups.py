@@ -32,7 +32,7 @@ def _named(text: str) -> str:
     return f"{readable or 'role'}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
-class Groups:
+class GroupCreator:
     """Creates queues and pod groups when the first task needs them.
 
     Args:

@@ -17,7 +17,7 @@ from strato.client.cluster import Cluster
 from strato.errors import AlreadyExists, ApiError, NotFound
 from strato.interop.mesos.cluster.pods import FRAMEWORK, MASTER
 from strato.interop.mesos.master import records
-from strato.interop.mesos.master.state import State
+from strato.interop.mesos.master.state import MasterState
 from strato.interop.mesos.resourcejson import to_json
 
 REGISTRY = ""
@@ -26,7 +26,7 @@ _FRAMEWORK_DATA, _REGISTRY_DATA = "framework", "registry"
 _log = logging.getLogger(__name__)
 
 
-class Registry(msgspec.Struct, omit_defaults=True):
+class OperatorRegistry(msgspec.Struct, omit_defaults=True):
     """Weights, quotas, maintenance, gone agents and conversions of resources, as operators have set them."""
 
     weights: dict[str, float] = {}
@@ -41,7 +41,7 @@ class Registry(msgspec.Struct, omit_defaults=True):
 class Keeper:
     """Writes ConfigMaps of one master, and reads them at its start."""
 
-    def __init__(self, cluster: Cluster, state: State, master: str, namespace: str) -> None:
+    def __init__(self, cluster: Cluster, state: MasterState, master: str, namespace: str) -> None:
         self._cluster, self._state, self._master, self._namespace = cluster, state, master, namespace
 
     def build(self, key: str) -> tuple[str, Json | None]:
@@ -51,7 +51,7 @@ class Keeper:
             known = {a.id: (a.converted_from, a.converted_to) for a in state.agents.values()}
             every = {**state.conversions, **known}  # includes agents that have not been seen since the start
             conversions = {agent: (to_json(old), to_json(new)) for agent, (old, new) in every.items() if old or new}
-            registry = Registry(
+            registry = OperatorRegistry(
                 state.weights, state.quotas, state.schedule, state.gone_agents, state.down_machines, conversions
             )
             return f"{self._master}-registry", self._object(_REGISTRY_DATA, registry, {})
@@ -88,16 +88,16 @@ class Keeper:
             return None if body is None and isinstance(error, NotFound) else error
         return None
 
-    async def read(self) -> tuple[list[records.FrameworkRecord], Registry]:
+    async def read(self) -> tuple[list[records.FrameworkRecord], OperatorRegistry]:
         """Return the stored frameworks and the registry."""
         page = await self._cluster.list(ConfigMap, self._namespace, label_selector=f"{MASTER}={self._master}")
-        frameworks, registry = [], Registry()
+        frameworks, registry = [], OperatorRegistry()
         for item in page.items:
             try:
                 if _FRAMEWORK_DATA in item.data:
                     frameworks.append(msgspec.json.decode(item.data[_FRAMEWORK_DATA], type=records.FrameworkRecord))
                 elif _REGISTRY_DATA in item.data:
-                    registry = msgspec.json.decode(item.data[_REGISTRY_DATA], type=Registry)
+                    registry = msgspec.json.decode(item.data[_REGISTRY_DATA], type=OperatorRegistry)
             except msgspec.MsgspecError as error:
                 _log.warning("ConfigMap %s cannot be read and is passed over: %s", item.metadata.key, error)
         return frameworks, registry

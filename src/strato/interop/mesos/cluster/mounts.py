@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from strato.api.meta import Json
 from strato.interop.mesos.master.volumes import volume_name
-from strato.interop.mesos.resources import Kind, Resources
+from strato.interop.mesos.resources import ResourceKind, Resources
 
 SANDBOX = "/mnt/mesos/sandbox"
 
@@ -43,7 +43,7 @@ def mounts(resources: Resources, agent_id: str, master: str) -> list[Json]:
     return found
 
 
-def _volumes(resources: Resources, agent_id: str, master: str) -> Iterator[tuple[str, Kind]]:
+def _volumes(resources: Resources, agent_id: str, master: str) -> Iterator[tuple[str, ResourceKind]]:
     for kind, _ in resources:
         if kind.disk is not None and kind.disk.persistence_id is not None:
             yield claim_name(master, volume_name(agent_id, kind.role, kind.disk.persistence_id)), kind

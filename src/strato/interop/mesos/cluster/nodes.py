@@ -10,7 +10,7 @@ from strato.api.pods import effective_requests, effective_spec, host_ports
 from strato.api.quantity import parse
 from strato.interop.mesos import intervals
 from strato.interop.mesos.master.model import AgentFacts
-from strato.interop.mesos.resources import Amount, Kind, Resources, ValueType
+from strato.interop.mesos.resources import Amount, ResourceKind, Resources, ValueType
 
 _REGION, _ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
 _MI = 1 << 20
@@ -88,14 +88,14 @@ def facts_of(
 def _resources(left: dict[str, int], taken: list[tuple[int, int]], dimensions: Dimensions) -> Resources:
     """Return amounts in Mesos' units, rounded down so that no more is offered than exists."""
     ports = intervals.without((dimensions.ports,), intervals.joined(taken))
-    amounts: list[tuple[Kind, Amount]] = [
-        (Kind("cpus"), left.get("cpu", 0) // 1_000_000),
-        (Kind("mem"), left.get("memory", 0) // _NANOS // _MI * 1000),
-        (Kind("disk"), left.get("ephemeral-storage", 0) // _NANOS // _MI * 1000),
-        (Kind("gpus"), left.get(dimensions.gpu, 0) // _NANOS * 1000),
+    amounts: list[tuple[ResourceKind, Amount]] = [
+        (ResourceKind("cpus"), left.get("cpu", 0) // 1_000_000),
+        (ResourceKind("mem"), left.get("memory", 0) // _NANOS // _MI * 1000),
+        (ResourceKind("disk"), left.get("ephemeral-storage", 0) // _NANOS // _MI * 1000),
+        (ResourceKind("gpus"), left.get(dimensions.gpu, 0) // _NANOS * 1000),
     ]
     found = [(kind, amount) for kind, amount in amounts if isinstance(amount, int) and amount > 0]
-    return Resources.of([*found, (Kind("ports", ValueType.RANGES), ports)])
+    return Resources.of([*found, (ResourceKind("ports", ValueType.RANGES), ports)])
 
 
 def requests_of(resources: Resources, dimensions: Dimensions) -> dict[str, str]:

@@ -12,7 +12,7 @@ from strato.api.volcano.scheduling import GROUP_ANNOTATION
 from strato.interop.mesos.cluster.mounts import SANDBOX, mount_path, mounts, pod_volumes
 from strato.interop.mesos.cluster.nodes import Dimensions, requests_of
 from strato.interop.mesos.master.agents import Observed, UnitFacts
-from strato.interop.mesos.master.effects import Launch
+from strato.interop.mesos.master.effects import PodLaunch
 from strato.interop.mesos.master.executors import SHUTDOWN_GRACE_SECONDS
 from strato.interop.mesos.master.model import value_of
 from strato.interop.mesos.resourcejson import from_json
@@ -63,7 +63,7 @@ class PodSettings:
     """Whether executors have to speak TLS to the endpoint."""
 
 
-def pod_of(launch: Launch, node: str, group: str, record: str, settings: PodSettings) -> Json:
+def pod_of(launch: PodLaunch, node: str, group: str, record: str, settings: PodSettings) -> Json:
     """Return the pod that a launch asks for, bound to its node."""
     labels = {MASTER: settings.master}
     named = ((FRAMEWORK, launch.framework_id), (TASK, value_of(launch.tasks[0], "task_id")))
@@ -108,14 +108,14 @@ def pod_of(launch: Launch, node: str, group: str, record: str, settings: PodSett
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def _commands(launch: Launch) -> list[Json]:
+def _commands(launch: PodLaunch) -> list[Json]:
     found = [task.get("command", {}) for task in launch.tasks if "executor" not in task]
     if launch.executor is not None and not launch.is_group:
         found.append(launch.executor.get("command", {}))
     return found
 
 
-def _grace(launch: Launch) -> int:
+def _grace(launch: PodLaunch) -> int:
     if launch.executor is not None and not launch.is_group:
         return math.ceil(SHUTDOWN_GRACE_SECONDS)
     policies = [task.get("kill_policy", {}).get("grace_period", {}).get("nanoseconds") for task in launch.tasks]
@@ -123,7 +123,7 @@ def _grace(launch: Launch) -> int:
     return max(1, math.ceil(max(seconds)))
 
 
-def _containers(launch: Launch, settings: PodSettings) -> list[Json]:
+def _containers(launch: PodLaunch, settings: PodSettings) -> list[Json]:
     if launch.executor is not None and not launch.is_group:
         return [_executor_container(launch, launch.executor, settings)]
     containers = []
@@ -144,7 +144,7 @@ def _containers(launch: Launch, settings: PodSettings) -> list[Json]:
     return containers
 
 
-def _executor_container(launch: Launch, executor: Json, settings: PodSettings) -> Json:
+def _executor_container(launch: PodLaunch, executor: Json, settings: PodSettings) -> Json:
     container = _container("executor", executor.get("command", {}), executor.get("container") or {}, settings)
     container["resources"] = {"requests": requests_of(launch.resources, settings.dimensions)}
     container["volumeMounts"] += mounts(launch.resources, launch.agent_id, settings.master)
@@ -211,7 +211,7 @@ def _variable(name: str, value: str) -> Json:
     return {"name": name, "value": value.replace("$(", "$$(")}  # escaped, as Mesos expands no variables
 
 
-def _volumes(launch: Launch) -> list[Json]:
+def _volumes(launch: PodLaunch) -> list[Json]:
     found: list[Json] = []
     holders = (
         [("executor", launch.executor or {})]

@@ -18,7 +18,7 @@ from strato.interop.mesos.master.calls import InvalidCall, check_body, kind_of
 from strato.interop.mesos.master.executors import agent_info
 from strato.interop.mesos.master.model import Agent, Task
 from strato.interop.mesos.master.sandboxes import executor_of
-from strato.interop.mesos.master.state import State, Unit
+from strato.interop.mesos.master.state import MasterState, Unit
 from strato.interop.mesos.wire import message
 
 _OF_THE_MASTER = frozenset(("GET_HEALTH", "GET_FLAGS", "GET_VERSION", "GET_METRICS", "GET_LOGGING_LEVEL"))
@@ -63,7 +63,7 @@ def _check(call: Json) -> str:
 # -- views -------------------------------------------------------------------------------------------------------------
 
 
-def _containers(state: State, agent: Agent, call: Json) -> Json:
+def _containers(state: MasterState, agent: Agent, call: Json) -> Json:
     nested = call.get("get_containers", {}).get("show_nested", False)
     found = []
     for unit in state.units_on(agent.id):
@@ -90,7 +90,7 @@ def _container(unit: Unit, container: Json, task: Task | None) -> Json:
     }
 
 
-def _tasks(state: State, agent: Agent, call: Json) -> Json:
+def _tasks(state: MasterState, agent: Agent, call: Json) -> Json:
     del call
     found: dict[str, list[Json]] = {}
     for framework in views.all_frameworks(state):
@@ -102,25 +102,25 @@ def _tasks(state: State, agent: Agent, call: Json) -> Json:
     return found
 
 
-def _executors(state: State, agent: Agent, call: Json) -> Json:
+def _executors(state: MasterState, agent: Agent, call: Json) -> Json:
     del state, call
     found = [{"executor_info": executor.info} for executor in agent.executors.values()]
     return {"executors": found} if found else {}
 
 
-def _frameworks(state: State, agent: Agent, call: Json) -> Json:
+def _frameworks(state: MasterState, agent: Agent, call: Json) -> Json:
     del call
     there = dict.fromkeys(unit.framework_id for unit in state.units_on(agent.id))
     found = [{"framework_info": state.frameworks[name].info} for name in there if name in state.frameworks]
     return {"frameworks": found} if found else {}
 
 
-def _whole(state: State, agent: Agent, call: Json) -> Json:
+def _whole(state: MasterState, agent: Agent, call: Json) -> Json:
     views_of = (("get_tasks", _tasks), ("get_executors", _executors), ("get_frameworks", _frameworks))
     return {name: view(state, agent, call) for name, view in views_of}
 
 
-_VIEWS: dict[str, Callable[[State, Agent, Json], Json]] = {
+_VIEWS: dict[str, Callable[[MasterState, Agent, Json], Json]] = {
     "GET_AGENT": lambda state, agent, _: {"agent_info": agent_info(agent, state.identity.port)},
     "GET_CONTAINERS": _containers,
     "GET_TASKS": _tasks,

@@ -15,7 +15,7 @@ from strato.api.meta import Json
 from strato.api.wire import Request, Response
 from strato.interop.mesos.endpoints.negotiation import refused
 from strato.interop.mesos.master.sandboxes import Folder, Place, find
-from strato.interop.mesos.master.state import State
+from strato.interop.mesos.master.state import MasterState
 
 PATHS = frozenset(f"/files/{name}{end}" for name in ("browse", "read", "download", "debug") for end in ("", ".json"))
 MOST_BYTES = 16 * 4096
@@ -57,14 +57,14 @@ class Files(Protocol):
         """Return the bytes of a file that is no directory."""
 
 
-def _place(state: State, path: str, agent_id: str) -> Place:
+def _place(state: MasterState, path: str, agent_id: str) -> Place:
     place = find(state, path, agent_id)
     if place is None:
         raise refused(404, "")
     return place
 
 
-async def answer(files: Files, state: State, call: Json, agent_id: str = "") -> Json | None:
+async def answer(files: Files, state: MasterState, call: Json, agent_id: str = "") -> Json | None:
     """Return the answer to LIST_FILES or READ_FILE; None for other calls.
 
     Args:
@@ -125,7 +125,7 @@ def _old_file_info(path: str, status: FileStatus) -> Json:
 # -- the old pages -----------------------------------------------------------------------------------------------------
 
 
-async def handle(files: Files, state: State, path: str, request: Request, agent_id: str) -> Response:
+async def handle(files: Files, state: MasterState, path: str, request: Request, agent_id: str) -> Response:
     """Answer a request for one of `PATHS`.
 
     Raises:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from strato.api.meta import Json
 from strato.api.wire import Request, Response
 from strato.http.plain import text
-from strato.interop.mesos.wire import JSON, PROTOBUF, MalformedMessage, Message, NotJson
+from strato.interop.mesos.wire import JSON, PROTOBUF, MalformedMessage, MessageType, NotJson
 
 WRONG_TYPE = "Expecting 'Content-Type' of application/json or application/x-protobuf"
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request is refused; the exception holds the response to send."""
 
     def __init__(self, response: Response) -> None:
@@ -18,12 +18,12 @@ class Refused(Exception):
         self.response = response
 
 
-def refused(status: int, message: str) -> Refused:
+def refused(status: int, message: str) -> RequestRefused:
     """Return a refusal with a text."""
-    return Refused(text(message, status))
+    return RequestRefused(text(message, status))
 
 
-def read(request: Request, kind: Message, name: str = "Call") -> tuple[Json, str]:
+def read(request: Request, kind: MessageType, name: str = "Call") -> tuple[Json, str]:
     """Return a request's message and its type.
 
     Raises:
@@ -59,6 +59,6 @@ def _allows(accept: str, wanted: str) -> bool:
     return False
 
 
-def not_acceptable() -> Refused:
+def not_acceptable() -> RequestRefused:
     """Return the response to a request that accepts neither type."""
     return refused(406, f"Expecting 'Accept' to allow '{JSON}' or '{PROTOBUF}'")

@@ -12,7 +12,7 @@ from strato.api.wire import Request, Response
 from strato.http.plain import text
 from strato.interop.mesos.endpoints import agent as of_agent
 from strato.interop.mesos.endpoints import executor, files, oldpages, operator, scheduler
-from strato.interop.mesos.endpoints.negotiation import Refused, refused
+from strato.interop.mesos.endpoints.negotiation import RequestRefused, refused
 from strato.interop.mesos.endpoints.serving import Serving
 from strato.interop.mesos.master.model import Agent
 from strato.interop.mesos.master.state import VERSION
@@ -50,7 +50,7 @@ class MasterEndpoints:
         """Answer a request."""
         try:
             return await self._route(request)
-        except Refused as refusal:
+        except RequestRefused as refusal:
             return refusal.response
 
     async def _route(self, request: Request) -> Response:
@@ -116,7 +116,7 @@ class MasterEndpoints:
         if expected is None or not hmac.compare_digest(expected.encode(), secret.encode()):
             refusal = text("", 401)
             refusal.headers = {"WWW-Authenticate": f'Basic realm="{realm}"'}
-            raise Refused(refusal)
+            raise RequestRefused(refusal)
         return principal
 
 

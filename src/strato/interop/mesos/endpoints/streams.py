@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from strato.api.meta import Json
 from strato.http.limits import PIECE_BYTES, HeldBytes
-from strato.interop.mesos.wire import Message, frame
+from strato.interop.mesos.wire import MessageType, frame
 
 MOST_UNREAD_BYTES = 64 << 20
 """Unread bytes of a stream above which it is ended, as its client does not read."""
@@ -48,7 +48,7 @@ class EventStream:
     """
 
     def __init__(
-        self, kind: Message, content_type: str, on_close: Callable[[EventStream], None], unread: Unread, owner: str
+        self, kind: MessageType, content_type: str, on_close: Callable[[EventStream], None], unread: Unread, owner: str
     ) -> None:
         self._kind, self._content_type, self._on_close = kind, content_type, on_close
         self._counted, self.owner = unread, owner

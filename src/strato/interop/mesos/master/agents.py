@@ -8,7 +8,7 @@ from strato.api.meta import Json
 from strato.interop.mesos.master.executors import Executors
 from strato.interop.mesos.master.model import Agent, AgentFacts, Executor, Task
 from strato.interop.mesos.master.offers import Offers
-from strato.interop.mesos.master.state import State, Unit
+from strato.interop.mesos.master.state import MasterState, Unit
 from strato.interop.mesos.master.updates import Updates
 from strato.interop.mesos.master.views import agent_json
 from strato.interop.mesos.master.volumes import volumes_of
@@ -45,7 +45,7 @@ class UnitFacts:
 class Agents:
     """Maintains agents and the tasks on them."""
 
-    def __init__(self, state: State, offers: Offers, updates: Updates, executors: Executors) -> None:
+    def __init__(self, state: MasterState, offers: Offers, updates: Updates, executors: Executors) -> None:
         self._state, self._offers, self._updates, self._executors = state, offers, updates, executors
 
     # -- nodes ---------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from strato.errors import InvalidInput
 from strato.interop.mesos.master.volumes import volume_name
 from strato.interop.mesos.quantities import to_millis
 from strato.interop.mesos.resourcejson import from_json
-from strato.interop.mesos.resources import Kind, Resources
+from strato.interop.mesos.resources import ResourceKind, Resources
 from strato.interop.mesos.resourcetext import to_text
 from strato.interop.mesos.roles import is_subrole
 
@@ -128,7 +128,7 @@ def _destroy(kind: str, body: Json, role: str | None, disks: Disks) -> Outcome:
     return given, given.map(_plain)
 
 
-def _check_volume(kind: Kind, prefix: str) -> None:
+def _check_volume(kind: ResourceKind, prefix: str) -> None:
     if kind.disk is None or not kind.is_persistent_volume:
         raise _Refused(f"Resource {kind.name} is no persistent volume: 'persistence' is not set in DiskInfo")
     if kind.revocable:
@@ -144,7 +144,7 @@ def _check_volume(kind: Kind, prefix: str) -> None:
         raise _Refused(f"{prefix}Read-only persistent volume not supported")
 
 
-def _plain(kind: Kind) -> Kind:
+def _plain(kind: ResourceKind) -> ResourceKind:
     """Return the kind of the disk without its volume."""
     disk = kind.disk
     if disk is None:
@@ -159,7 +159,7 @@ def _plain(kind: Kind) -> Kind:
 # -- sizes of volumes --------------------------------------------------------------------------------------------------
 
 
-def _one(body: Json, field: str, path: str, role: str | None) -> tuple[Kind, int] | None:
+def _one(body: Json, field: str, path: str, role: str | None) -> tuple[ResourceKind, int] | None:
     """Return a scalar resource that an operation names; None if its amount is 0."""
     try:
         given = from_json([body.get(field, {})]).allocated(role)
@@ -175,7 +175,7 @@ def _one(body: Json, field: str, path: str, role: str | None) -> tuple[Kind, int
     return kind, amount
 
 
-def _volume(body: Json, path: str, verb: str, role: str | None) -> Kind:
+def _volume(body: Json, path: str, verb: str, role: str | None) -> ResourceKind:
     """Return the volume whose size is to change."""
     found = _one(body, "volume", f"{path}.volume", role)
     if found is None:
@@ -189,7 +189,7 @@ def _volume(body: Json, path: str, verb: str, role: str | None) -> Kind:
     return kind
 
 
-def _check_resizable(kind: Kind, disks: Disks, done: str) -> None:
+def _check_resizable(kind: ResourceKind, disks: Disks, done: str) -> None:
     if not disks.gives_volumes:
         text = to_text(Resources({kind: 1}).allocated(None))
         raise _Refused(f"Volume {text} cannot be {done} on an agent without RESIZE_VOLUME capability")

@@ -16,7 +16,7 @@ from strato.interop.mesos.master.launching import Launching
 from strato.interop.mesos.master.model import AgentFacts, Framework, Stream, Task, value_of
 from strato.interop.mesos.master.offers import Offers
 from strato.interop.mesos.master.operators import Operators
-from strato.interop.mesos.master.state import MasterIdentity, MasterOptions, State, Unit
+from strato.interop.mesos.master.state import MasterIdentity, MasterOptions, MasterState, Unit
 from strato.interop.mesos.master.updates import Updates
 from strato.interop.mesos.specs import FrameworkId
 
@@ -36,7 +36,7 @@ class Master:
     def __init__(
         self, identity: MasterIdentity, options: MasterOptions, allocator: Allocator, new_uuid: Callable[[], uuid.UUID]
     ) -> None:
-        self.state = State(identity, options, allocator, new_uuid)
+        self.state = MasterState(identity, options, allocator, new_uuid)
         self.offers = Offers(self.state)
         self.updates = Updates(self.state, self.offers)
         self.executors = Executors(self.state, self.updates)

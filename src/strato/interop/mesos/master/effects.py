@@ -9,7 +9,7 @@ from strato.interop.mesos.resources import Resources
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class PodLaunch:
     """A pod to create: a command task, a group, or an executor with its first task."""
 
     unit: str
@@ -46,7 +46,7 @@ class Forget:
 class Outbox:
     """Effects since the outbox was last emptied."""
 
-    launches: list[Launch] = field(default_factory=list)
+    launches: list[PodLaunch] = field(default_factory=list)
     kills: list[Kill] = field(default_factory=list)
     forgotten: list[Forget] = field(default_factory=list)
     saved_units: dict[str, None] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from strato.errors import StratoError
 from strato.interop.mesos.master.calls import InvalidCall, check_body, is_uuid, kind_of
 from strato.interop.mesos.master.effects import Kill
 from strato.interop.mesos.master.model import Agent, Executor, Framework, Stream, Task, value_of
-from strato.interop.mesos.master.state import State
+from strato.interop.mesos.master.state import MasterState
 from strato.interop.mesos.resourcejson import to_json
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class ExecutorRefused(StratoError):
 class Executors:
     """Sends events to executors, and handles their calls."""
 
-    def __init__(self, state: State, updates: Updates) -> None:
+    def __init__(self, state: MasterState, updates: Updates) -> None:
         self._state, self._updates = state, updates
 
     # -- events to executors
@@ -195,7 +195,7 @@ class Executors:
                     executor.stream.send({"type": "HEARTBEAT"})
 
 
-def of_framework(state: State, framework: Framework) -> list[Executor]:
+def of_framework(state: MasterState, framework: Framework) -> list[Executor]:
     """Return a framework's executors on all agents."""
     return [
         executor

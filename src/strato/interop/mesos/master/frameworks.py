@@ -10,7 +10,7 @@ from strato.interop.mesos.master.effects import Kill
 from strato.interop.mesos.master.executors import Executors, of_framework
 from strato.interop.mesos.master.model import Framework, Stream
 from strato.interop.mesos.master.offers import Offers
-from strato.interop.mesos.master.state import HEARTBEAT_SECONDS, State
+from strato.interop.mesos.master.state import HEARTBEAT_SECONDS, MasterState
 from strato.interop.mesos.master.updates import Updates
 from strato.interop.mesos.master.views import framework_json
 from strato.interop.mesos.quantities import Quantities, to_millis
@@ -26,7 +26,7 @@ class UpdateRefused(StratoError):
 class Frameworks:
     """Handles subscriptions, updates and removals of frameworks."""
 
-    def __init__(self, state: State, offers: Offers, updates: Updates, executors: Executors) -> None:
+    def __init__(self, state: MasterState, offers: Offers, updates: Updates, executors: Executors) -> None:
         self._state, self._offers, self._updates, self._executors = state, offers, updates, executors
 
     # -- subscription

@@ -9,11 +9,11 @@ from strato.api.meta import Json
 from strato.errors import InvalidInput
 from strato.interop.mesos.filters import refuse_seconds
 from strato.interop.mesos.master.conversions import CONVERSIONS, RESIZES, converted
-from strato.interop.mesos.master.effects import Launch
+from strato.interop.mesos.master.effects import PodLaunch
 from strato.interop.mesos.master.executors import Executors
 from strato.interop.mesos.master.model import Agent, Executor, Framework, Offer, Task, value_of
 from strato.interop.mesos.master.offers import Offers
-from strato.interop.mesos.master.state import State, Unit
+from strato.interop.mesos.master.state import MasterState, Unit
 from strato.interop.mesos.master.taskinfo import (
     MOST_TASK_BYTES,
     Asked,
@@ -45,7 +45,7 @@ class _Room:
 class Launching:
     """Carries out ACCEPT calls."""
 
-    def __init__(self, state: State, offers: Offers, updates: Updates, executors: Executors) -> None:
+    def __init__(self, state: MasterState, offers: Offers, updates: Updates, executors: Executors) -> None:
         self._state, self._offers, self._updates, self._executors = state, offers, updates, executors
 
     def accept(self, framework: Framework, call: Json, now: float) -> None:
@@ -283,7 +283,7 @@ class Launching:
             task.unit = name
         self._state.outbox.held_agents[room.agent.id] = None
         self._state.outbox.launches.append(
-            Launch(
+            PodLaunch(
                 name,
                 framework.id,
                 room.agent.id,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from strato.api.meta import Json
 from strato.interop.mesos.filters import refuse_seconds
 from strato.interop.mesos.master.model import Agent, Framework, Offer, Task
-from strato.interop.mesos.master.state import State
+from strato.interop.mesos.master.state import MasterState
 from strato.interop.mesos.resourcejson import to_json
 from strato.interop.mesos.resources import NOTHING, Resources
 from strato.interop.mesos.specs import AgentId, FrameworkId
@@ -16,7 +16,7 @@ from strato.interop.mesos.specs import AgentId, FrameworkId
 class Offers:
     """Maintains the offers of all frameworks."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MasterState) -> None:
         self._state = state
 
     # -- creation

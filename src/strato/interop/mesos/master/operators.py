@@ -15,7 +15,7 @@ from strato.interop.mesos.master.conversions import converted
 from strato.interop.mesos.master.frameworks import Frameworks
 from strato.interop.mesos.master.model import Agent, Framework, value_of
 from strato.interop.mesos.master.offers import Offers
-from strato.interop.mesos.master.state import State
+from strato.interop.mesos.master.state import MasterState
 from strato.interop.mesos.quantities import to_millis
 from strato.interop.mesos.resources import Resources
 from strato.interop.mesos.specs import AgentId, FrameworkId, Unavailability
@@ -34,7 +34,9 @@ class OperatorRefused(StratoError):
 class Operators:
     """Carries out operators' calls."""
 
-    def __init__(self, state: State, offers: Offers, agents: Agents, frameworks: Frameworks, kill_all: KillAll) -> None:
+    def __init__(
+        self, state: MasterState, offers: Offers, agents: Agents, frameworks: Frameworks, kill_all: KillAll
+    ) -> None:
         self._state, self._offers, self._agents, self._frameworks = state, offers, agents, frameworks
         self._kill_all = kill_all
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from strato.api.meta import Json
 from strato.interop.mesos.master import views
 from strato.interop.mesos.master.model import Agent, Executor, Framework, Task, used_by
-from strato.interop.mesos.master.state import VERSION, State
+from strato.interop.mesos.master.state import VERSION, MasterState
 from strato.interop.mesos.resources import NOTHING, Resources, ValueType
 from strato.interop.mesos.resourcetext import value_text
 
@@ -73,7 +73,7 @@ def executor(shown: Executor) -> Json:
     }
 
 
-def framework(state: State, shown: Framework) -> Json:
+def framework(state: MasterState, shown: Framework) -> Json:
     """Return a framework."""
     info = shown.info
     used = used_by(shown.tasks)
@@ -118,7 +118,7 @@ def framework(state: State, shown: Framework) -> Json:
     return found
 
 
-def _offer(state: State, offer_id: str, shown: Framework) -> Json:
+def _offer(state: MasterState, offer_id: str, shown: Framework) -> Json:
     offer = shown.offers[offer_id]
     return {
         "id": offer.id,
@@ -129,7 +129,7 @@ def _offer(state: State, offer_id: str, shown: Framework) -> Json:
     }
 
 
-def slave(state: State, agent: Agent, used: Resources) -> Json:
+def slave(state: MasterState, agent: Agent, used: Resources) -> Json:
     """Return an agent; ``used`` are the resources of its tasks."""
     facts = agent.facts
     return {
@@ -153,14 +153,14 @@ def slave(state: State, agent: Agent, used: Resources) -> Json:
     }
 
 
-def slaves(state: State) -> Json:
+def slaves(state: MasterState) -> Json:
     """Return ``/slaves``."""
     used = views.used_by_agent(state)
     found = [slave(state, agent, used[agent.id]) for agent in state.agents.values()]
     return {"slaves": found, "recovered_slaves": []}
 
 
-def frameworks(state: State) -> Json:
+def frameworks(state: MasterState) -> Json:
     """Return ``/frameworks``."""
     return {
         "frameworks": [framework(state, each) for each in state.frameworks.values()],
@@ -169,7 +169,7 @@ def frameworks(state: State) -> Json:
     }
 
 
-def tasks(state: State, query: Mapping[str, Sequence[str]]) -> Json:
+def tasks(state: MasterState, query: Mapping[str, Sequence[str]]) -> Json:
     """Return ``/tasks``: the newest first, or the oldest with ``order=asc``."""
     wanted_framework, wanted_task = (query.get(name, [""])[0] for name in ("framework_id", "task_id"))
     found = [
@@ -191,7 +191,7 @@ def _number(query: Mapping[str, Sequence[str]], name: str, default: int) -> int:
     return int(text) if text.isdecimal() and len(text) < 10 else default
 
 
-def roles(state: State) -> Json:
+def roles(state: MasterState) -> Json:
     """Return ``/roles``."""
     found = []
     reserved: dict[str, Resources] = {}
@@ -221,7 +221,7 @@ def roles(state: State) -> Json:
     return {"roles": found}
 
 
-def _consumed(state: State, role: str, held: Resources) -> Json:
+def _consumed(state: MasterState, role: str, held: Resources) -> Json:
     """Return a top-level role's consumption of its quota; for a role below it, which has no quota, its allocations."""
     if "/" in role:
         return resources_map(held)
@@ -232,7 +232,7 @@ def _amounts(quantities: Json) -> Json:
     return {name: amount.get("value", 0) for name, amount in quantities.items()}
 
 
-def _head(state: State) -> Json:
+def _head(state: MasterState) -> Json:
     identity = state.identity
     active = sum(agent.is_offered for agent in state.agents.values())
     leader = {"id": identity.id, "pid": identity.pid, "port": identity.port, "hostname": identity.hostname}
@@ -258,12 +258,12 @@ def _head(state: State) -> Json:
     }
 
 
-def whole_state(state: State) -> Json:
+def whole_state(state: MasterState) -> Json:
     """Return ``/state``."""
     return {**_head(state), **slaves(state), **frameworks(state), "orphan_tasks": []}
 
 
-def summary(state: State) -> Json:
+def summary(state: MasterState) -> Json:
     """Return ``/state-summary``: agents and frameworks with counts of their tasks."""
     short = {"hostname": state.identity.hostname, "cluster": state.options.cluster}
     found_slaves = []

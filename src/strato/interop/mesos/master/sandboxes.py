@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from strato.interop.mesos.master.model import value_of
-from strato.interop.mesos.master.state import State, Unit
+from strato.interop.mesos.master.state import MasterState, Unit
 from strato.interop.mesos.master.volumes import volume_name
 from strato.interop.mesos.resources import NOTHING, Resources
 
@@ -65,7 +65,7 @@ def executor_of(unit: Unit) -> str:
     return unit.tasks[0].id if unit.tasks else ""
 
 
-def find(state: State, path: str, agent_id: str = "") -> Place | None:
+def find(state: MasterState, path: str, agent_id: str = "") -> Place | None:
     """Return the file or directory that a path names; None if there is none.
 
     Args:

@@ -111,7 +111,7 @@ class Unit:
 
 
 @dataclass(slots=True, eq=False)
-class State:
+class MasterState:
     """The master's state, and its outbox of effects."""
 
     identity: MasterIdentity

@@ -10,7 +10,7 @@ from strato.api.meta import Json
 from strato.interop.mesos.master.effects import Forget
 from strato.interop.mesos.master.model import TERMINAL, Executor, Framework, Task, value_of
 from strato.interop.mesos.master.offers import Offers
-from strato.interop.mesos.master.state import State, update_uuid
+from strato.interop.mesos.master.state import MasterState, update_uuid
 from strato.interop.mesos.wire import message
 
 FIRST_RETRY_SECONDS = 10.0
@@ -25,7 +25,7 @@ _STATUS_FIELDS = ("state", "message", "source", "reason", "healthy", "container_
 class Updates:
     """Sends updates of tasks, handles acknowledgements, and removes tasks that have ended."""
 
-    def __init__(self, state: State, offers: Offers) -> None:
+    def __init__(self, state: MasterState, offers: Offers) -> None:
         self._state, self._offers = state, offers
 
     # -- updates with acknowledgement ----------------------------------------------------------------------------------

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 
 from strato.api.meta import Json
 from strato.interop.mesos.master.model import Agent, Framework, Task, used_by
-from strato.interop.mesos.master.state import VERSION, State
+from strato.interop.mesos.master.state import VERSION, MasterState
 from strato.interop.mesos.resourcejson import to_json
-from strato.interop.mesos.resources import NOTHING, Kind, Resources, ValueType
+from strato.interop.mesos.resources import NOTHING, ResourceKind, Resources, ValueType
 
 _CAPABILITIES = (
     "MULTI_ROLE", "HIERARCHICAL_ROLE", "RESERVATION_REFINEMENT", "AGENT_OPERATION_FEEDBACK", "AGENT_DRAINING",
@@ -85,7 +85,7 @@ def framework_json(framework: Framework) -> Json:
     return shown
 
 
-def agent_json(state: State, agent: Agent, used: Resources = NOTHING) -> Json:
+def agent_json(state: MasterState, agent: Agent, used: Resources = NOTHING) -> Json:
     """Return an agent as the v1 Agent of GET_AGENTS; ``used`` are the resources of its tasks."""
     from strato.interop.mesos.master.executors import agent_info
 
@@ -103,7 +103,7 @@ def agent_json(state: State, agent: Agent, used: Resources = NOTHING) -> Json:
     }
 
 
-def used_by_agent(state: State) -> dict[str, Resources]:
+def used_by_agent(state: MasterState) -> dict[str, Resources]:
     """Return the resources that tasks and executors hold on each agent, in one pass over all tasks."""
     found = dict.fromkeys(state.agents, NOTHING)
     for unit in state.units.values():
@@ -124,12 +124,12 @@ def offered_on(agent: Agent) -> Resources:
     return total
 
 
-def all_frameworks(state: State) -> list[Framework]:
+def all_frameworks(state: MasterState) -> list[Framework]:
     """Return present and completed frameworks."""
     return [*state.frameworks.values(), *state.completed]
 
 
-def tasks_view(state: State) -> Json:
+def tasks_view(state: MasterState) -> Json:
     """Return GET_TASKS."""
     frameworks = all_frameworks(state)
     running = [task for framework in frameworks for task in framework.tasks.values()]
@@ -142,7 +142,7 @@ def tasks_view(state: State) -> Json:
     )
 
 
-def frameworks_view(state: State) -> Json:
+def frameworks_view(state: MasterState) -> Json:
     """Return GET_FRAMEWORKS."""
     return _without_empty(
         {
@@ -152,13 +152,13 @@ def frameworks_view(state: State) -> Json:
     )
 
 
-def agents_view(state: State) -> Json:
+def agents_view(state: MasterState) -> Json:
     """Return GET_AGENTS."""
     used = used_by_agent(state)
     return _without_empty({"agents": [agent_json(state, agent, used[agent.id]) for agent in state.agents.values()]})
 
 
-def executors_view(state: State) -> Json:
+def executors_view(state: MasterState) -> Json:
     """Return GET_EXECUTORS."""
     found = [
         {"executor_info": executor.info, "agent_id": {"value": agent.id}}
@@ -168,7 +168,7 @@ def executors_view(state: State) -> Json:
     return _without_empty({"executors": found})
 
 
-def state_view(state: State) -> Json:
+def state_view(state: MasterState) -> Json:
     """Return GET_STATE."""
     return {
         "get_tasks": tasks_view(state),
@@ -187,7 +187,7 @@ def reserved_by_role(resources: Resources) -> dict[str, Resources]:
     return found
 
 
-def known_roles(state: State) -> list[str]:
+def known_roles(state: MasterState) -> list[str]:
     """Return the roles that a framework, reservation, weight or quota mentions, and `*`."""
     named = {"*", *state.weights, *state.quotas}
     for agent in state.agents.values():
@@ -198,7 +198,7 @@ def known_roles(state: State) -> list[str]:
     return sorted(named)
 
 
-def allocated_to_role(state: State, role: str) -> tuple[Resources, Resources, list[str]]:
+def allocated_to_role(state: MasterState, role: str) -> tuple[Resources, Resources, list[str]]:
     """Return the resources of a role's tasks, its offered resources, and its frameworks."""
     allocated, offered, frameworks = NOTHING, NOTHING, []
     for framework in state.frameworks.values():
@@ -213,7 +213,7 @@ def allocated_to_role(state: State, role: str) -> tuple[Resources, Resources, li
     return allocated, offered, frameworks
 
 
-def roles_view(state: State) -> Json:
+def roles_view(state: MasterState) -> Json:
     """Return GET_ROLES."""
     found = []
     for role in known_roles(state):
@@ -225,14 +225,14 @@ def roles_view(state: State) -> Json:
     return {"roles": found}
 
 
-def weights_view(state: State) -> Json:
+def weights_view(state: MasterState) -> Json:
     """Return GET_WEIGHTS."""
     return _without_empty(
         {"weight_infos": [{"role": role, "weight": weight} for role, weight in sorted(state.weights.items())]}
     )
 
 
-def quota_view(state: State) -> Json:
+def quota_view(state: MasterState) -> Json:
     """Return GET_QUOTA."""
     configs = [quota for _, quota in sorted(state.quotas.items())]
     infos = [
@@ -248,12 +248,12 @@ def quota_view(state: State) -> Json:
     return {"status": _without_empty({"infos": infos, "configs": configs})}
 
 
-def version_view(state: State) -> Json:
+def version_view(state: MasterState) -> Json:
     """Return the version as VersionInfo."""
     return {"version": VERSION, "build_date": "", "build_time": 0.0, "build_user": "strato"}
 
 
-def flags_view(state: State) -> list[tuple[str, str]]:
+def flags_view(state: MasterState) -> list[tuple[str, str]]:
     """Return the supported flags of Mesos, with their values."""
     options = state.options
     flags = [
@@ -274,7 +274,7 @@ def flags_view(state: State) -> list[tuple[str, str]]:
     return flags
 
 
-def metrics_view(state: State, now: float) -> dict[str, float]:
+def metrics_view(state: MasterState, now: float) -> dict[str, float]:
     """Return the metrics by Mesos' names."""
     found = {
         "master/uptime_secs": now - state.identity.started_at,
@@ -295,7 +295,7 @@ def metrics_view(state: State, now: float) -> dict[str, float]:
     return found
 
 
-def _totals(state: State) -> tuple[Resources, Resources]:
+def _totals(state: MasterState) -> tuple[Resources, Resources]:
     total = used = NOTHING
     for agent in state.agents.values():
         total += agent.total.filter(_is_scalar)
@@ -304,7 +304,7 @@ def _totals(state: State) -> tuple[Resources, Resources]:
     return total, used
 
 
-def _is_scalar(kind: Kind) -> bool:
+def _is_scalar(kind: ResourceKind) -> bool:
     return kind.type is ValueType.SCALAR
 
 
@@ -313,7 +313,7 @@ def _without_empty(fields: Json) -> Json:
     return {name: value for name, value in fields.items() if value != []}
 
 
-def answer(state: State, call: Json, now: float) -> Json | None:
+def answer(state: MasterState, call: Json, now: float) -> Json | None:
     """Return the answer to a call that only reads; None for other calls."""
     kind = call["type"]
     if kind == "GET_METRICS":
@@ -323,7 +323,7 @@ def answer(state: State, call: Json, now: float) -> Json | None:
     return None if view is None else {"type": kind, kind.lower(): view(state)}
 
 
-def maintenance_status(state: State) -> Json:
+def maintenance_status(state: MasterState) -> Json:
     """Return GET_MAINTENANCE_STATUS."""
     draining = [
         {"id": {"hostname": agent.facts.hostname, "ip": agent.facts.ip}}
@@ -337,7 +337,7 @@ def _named(items: Iterable[tuple[str, str]]) -> list[Json]:
     return [{"name": name, "value": value} for name, value in items]
 
 
-_VIEWS: dict[str, Callable[[State], Json]] = {
+_VIEWS: dict[str, Callable[[MasterState], Json]] = {
     "GET_HEALTH": lambda state: {"healthy": True},
     "GET_VERSION": lambda state: {"version_info": version_view(state)},
     "GET_FLAGS": lambda state: {"flags": _named(flags_view(state))},

@@ -71,7 +71,7 @@ class Table(msgspec.Struct, frozen=True):
     enums: dict[str, dict[str, int]]
 
 
-class Message:
+class MessageType:
     """One type of message."""
 
     __slots__ = ("_by_name", "_by_number", "name")
@@ -257,9 +257,9 @@ def table() -> Table:
 
 
 @cache
-def message(name: str) -> Message:
+def message(name: str) -> MessageType:
     """Return a type of message by its name without ``mesos.v1.``: ``scheduler.Call``."""
-    return Message(name, table().messages[name])
+    return MessageType(name, table().messages[name])
 
 
 def _check_depth(depth: int, name: str) -> None:

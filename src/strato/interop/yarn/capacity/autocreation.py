@@ -16,7 +16,7 @@ from strato.interop.yarn.capacity.configuration import CapacityConfiguration, Qu
 from strato.interop.yarn.capacity.notation import NotationError, Unit
 from strato.interop.yarn.capacity.reader import CreatedQueue, read
 from strato.interop.yarn.capacity.settings import SCHEDULER
-from strato.interop.yarn.hadoopxml import Settings
+from strato.interop.yarn.hadoopxml import HadoopSettings
 
 _TEMPLATE = "auto-queue-creation-v2."
 _MOST_NAME = 256
@@ -30,12 +30,12 @@ class CreationRefused(UsageError):
 class QueueCatalogue:
     """The queues there are: configured ones, and those that placement created."""
 
-    settings: Settings
+    settings: HadoopSettings
     configuration: CapacityConfiguration
     created: Mapping[str, CreatedQueue]
 
     @classmethod
-    def of(cls, settings: Settings) -> QueueCatalogue:
+    def of(cls, settings: HadoopSettings) -> QueueCatalogue:
         """Read a configuration; nothing is created yet."""
         return cls(settings, read(settings), {})
 

@@ -11,7 +11,7 @@ import msgspec
 
 from strato.errors import InvalidInput, Problem, one_line
 from strato.interop.yarn.capacity.settings import SCHEDULER
-from strato.interop.yarn.hadoopxml import Settings
+from strato.interop.yarn.hadoopxml import HadoopSettings
 
 MOST_RULES = 10_000
 MOST_JSON_BYTES = 4 << 20
@@ -88,7 +88,7 @@ class _JsonRules(msgspec.Struct, forbid_unknown_fields=True):
     rules: Annotated[list[_JsonRule], msgspec.Meta(max_length=MOST_RULES)]
 
 
-def read(settings: Settings) -> MappingRules:
+def read(settings: HadoopSettings) -> MappingRules:
     """Read the rules.
 
     Raises:
@@ -105,7 +105,7 @@ def read(settings: Settings) -> MappingRules:
     return MappingRules(tuple(rules), overrides)
 
 
-def _short_rules(settings: Settings, problems: list[Problem]) -> Iterator[MappingRule]:
+def _short_rules(settings: HadoopSettings, problems: list[Problem]) -> Iterator[MappingRule]:
     where = settings.where(SCHEDULER + "queue-mappings")
     for text in _entries(settings.get(SCHEDULER + "queue-mappings"), where, problems):
         parts = [part.strip() for part in text.split(":")]
@@ -117,7 +117,7 @@ def _short_rules(settings: Settings, problems: list[Problem]) -> Iterator[Mappin
         yield MappingRule(subject=subject, matches=matches, target=parts[2], fallback=Fallback.DEFAULT, place=where)
 
 
-def _name_rules(settings: Settings, problems: list[Problem]) -> Iterator[MappingRule]:
+def _name_rules(settings: HadoopSettings, problems: list[Problem]) -> Iterator[MappingRule]:
     where = settings.where(_APP_NAMES)
     for text in _entries(settings.get(_APP_NAMES), where, problems):
         parts = [part.strip() for part in text.split(":")]
@@ -138,7 +138,7 @@ def _entries(text: str, where: str, problems: list[Problem]) -> list[str]:
     return found
 
 
-def _json_rules(settings: Settings, problems: list[Problem]) -> Iterator[MappingRule]:
+def _json_rules(settings: HadoopSettings, problems: list[Problem]) -> Iterator[MappingRule]:
     name = SCHEDULER + "mapping-rule-json"
     where = settings.where(name)
     text = settings.get(name)

@@ -20,7 +20,7 @@ class PlacementRejected(UsageError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
+class ApplicationSubmission:
     """What the rules see of an application at submission."""
 
     queue: str = DEFAULT_NAME
@@ -35,7 +35,7 @@ class _Unusable(Exception):
     """A rule's queue cannot be used."""
 
 
-def place(submission: Submission, rules: MappingRules, catalogue: QueueCatalogue) -> str | None:
+def place(submission: ApplicationSubmission, rules: MappingRules, catalogue: QueueCatalogue) -> str | None:
     """Return the path of the queue; None if the application stays in the queue that its submission names.
 
     Raises:
@@ -76,14 +76,14 @@ def _default(variables: dict[str, str], rule: MappingRule, catalogue: QueueCatal
         ) from None
 
 
-def _matches(rule: MappingRule, submission: Submission) -> bool:
+def _matches(rule: MappingRule, submission: ApplicationSubmission) -> bool:
     if rule.subject is Subject.GROUP:
         return rule.matches in submission.groups
     name = submission.user if rule.subject is Subject.USER else submission.name
     return rule.matches in {"*", name}
 
 
-def _variables(submission: Submission, catalogue: QueueCatalogue) -> dict[str, str]:
+def _variables(submission: ApplicationSubmission, catalogue: QueueCatalogue) -> dict[str, str]:
     found = {
         "%user": _cleaned(submission.user),
         "%application": submission.name,

@@ -27,7 +27,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class PreemptionRound:
     """The decisions of one round of preemption."""
 
     choices: tuple[Choice, ...]
@@ -39,7 +39,7 @@ class Round:
     """For reservations to be moved: the new node, by the reservation's key."""
 
 
-def decide(state: ClusterState, settings: PreemptionSettings, arithmetic: Arithmetic) -> Round:
+def decide(state: ClusterState, settings: PreemptionSettings, arithmetic: Arithmetic) -> PreemptionRound:
     """Choose the containers to preempt."""
     assignments = Assignments(state, settings, arithmetic)
     selection = Selection(scaled(state.total, settings.total_preemption_per_round))
@@ -68,7 +68,7 @@ def decide(state: ClusterState, settings: PreemptionSettings, arithmetic: Arithm
         note(settings.max_wait_before_kill_ms)
     choices = tuple(Choice(container, waits[key]) for key, container in selection.chosen.items())
     dropped = tuple(selection.dropped_reservations.values())
-    return Round(choices, dropped, assignments, within.reassigned, moved)
+    return PreemptionRound(choices, dropped, assignments, within.reassigned, moved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Marks:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PreemptionActions:
     """The actions that follow from a round: containers marked for the first time, containers killed."""
 
     marked: tuple[Container, ...]
@@ -87,10 +87,10 @@ class Step:
     marks: Marks
 
 
-def advance(marks: Marks, found: Round, settings: PreemptionSettings, now_ms: int) -> Step:
+def advance(marks: Marks, found: PreemptionRound, settings: PreemptionSettings, now_ms: int) -> PreemptionActions:
     """Return the actions that follow from a round's choices and the marks of earlier rounds."""
     if settings.observe_only:
-        return Step((), (), marks)
+        return PreemptionActions((), (), marks)
     since = dict(marks.since_ms)
     marked: list[Container] = []
     killed: list[Container] = []
@@ -106,4 +106,4 @@ def advance(marks: Marks, found: Round, settings: PreemptionSettings, now_ms: in
     chosen = {choice.container.key for choice in found.choices}
     kept_ms = 2 * settings.max_wait_before_kill_ms
     kept = {key: at for key, at in since.items() if key in chosen or at + kept_ms >= now_ms}
-    return Step(tuple(marked), tuple(killed), Marks(kept))
+    return PreemptionActions(tuple(marked), tuple(killed), Marks(kept))

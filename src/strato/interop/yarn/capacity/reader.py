@@ -23,7 +23,7 @@ from strato.interop.yarn.capacity.configuration import (
 from strato.interop.yarn.capacity.notation import Capacity, NotationError, Unit
 from strato.interop.yarn.capacity.preemptionmodel import DEFAULT_PARTITION
 from strato.interop.yarn.capacity.settings import MONITOR_ENABLED, SCHEDULER, preemption_settings
-from strato.interop.yarn.hadoopxml import Settings
+from strato.interop.yarn.hadoopxml import HadoopSettings
 from strato.interop.yarn.resources import MOST_INT, ResourceTypes
 
 MOST_QUEUES = 20_000
@@ -44,7 +44,7 @@ class CreatedQueue:
     """Settings from templates, by name without prefix and path."""
 
 
-def read(settings: Settings, created: Mapping[str, CreatedQueue] | None = None) -> CapacityConfiguration:
+def read(settings: HadoopSettings, created: Mapping[str, CreatedQueue] | None = None) -> CapacityConfiguration:
     """Read a configuration.
 
     Args:
@@ -76,7 +76,7 @@ class _Inherited:
 
 
 class _Reader:
-    def __init__(self, settings: Settings, created: Mapping[str, CreatedQueue]) -> None:
+    def __init__(self, settings: HadoopSettings, created: Mapping[str, CreatedQueue]) -> None:
         self._settings = settings
         self._created = created
         self._values: dict[str, str] = {}
@@ -177,7 +177,7 @@ class _Reader:
             preemption = preemption_settings(self._settings)
         except InvalidInput as error:
             self.problems += error.problems
-            preemption = preemption_settings(Settings())
+            preemption = preemption_settings(HadoopSettings())
         root = self._queue(ROOT, inherited, level=0)
         limit = self._whole("global-queue-max-application", -1)
         delay = self._whole("node-locality-delay", -1, least=-1) if self._get("node-locality-delay") else None

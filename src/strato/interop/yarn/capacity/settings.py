@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from strato.errors import InvalidInput, Problem
 from strato.interop.yarn.capacity.preemptionmodel import IntraQueueOrder, PreemptionSettings
-from strato.interop.yarn.hadoopxml import Settings
+from strato.interop.yarn.hadoopxml import HadoopSettings
 
 SCHEDULER = "yarn.scheduler.capacity."
 PREEMPTION = "yarn.resourcemanager.monitor.capacity.preemption."
@@ -15,7 +15,7 @@ _UNDERUTILISED = SCHEDULER + "ordering-policy.priority-utilization.underutilized
 class _Reader:
     """Reads values, and collects the problems of those that cannot be parsed."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: HadoopSettings) -> None:
         self._settings = settings
         self.problems: list[Problem] = []
 
@@ -42,7 +42,7 @@ class _Reader:
         return value
 
 
-def preemption_settings(settings: Settings) -> PreemptionSettings:
+def preemption_settings(settings: HadoopSettings) -> PreemptionSettings:
     """Return the settings of the preemption policy.
 
     Raises:

@@ -23,7 +23,7 @@ USER_LIMIT = "UserLimit"
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class WaitReason:
     """Why an application or a pod has to wait."""
 
     code: str
@@ -47,7 +47,7 @@ class Limits:
     # -- whether an application is admitted
     # ------------------------------------------------------------------------------
 
-    def refusal(self, application: ApplicationUse) -> Refusal | None:
+    def refusal(self, application: ApplicationUse) -> WaitReason | None:
         """Return why an application may not be admitted; None if it may."""
         if application.is_active:
             return None
@@ -57,19 +57,19 @@ class Limits:
                 return found
         return None
 
-    def _state(self, application: ApplicationUse) -> Refusal | None:
+    def _state(self, application: ApplicationUse) -> WaitReason | None:
         for queue in application.leaf.lineage():
             if not queue.configuration.is_running:
-                return Refusal(STOPPED, f"queue {queue.path} is stopped and takes no applications")
+                return WaitReason(STOPPED, f"queue {queue.path} is stopped and takes no applications")
         return None
 
-    def _access(self, application: ApplicationUse) -> Refusal | None:
+    def _access(self, application: ApplicationUse) -> WaitReason | None:
         leaf = application.leaf
         for partition in self._mirror.pending_of(application):
             if not leaf.configuration.accesses(partition):
                 labels = ", ".join(sorted(leaf.configuration.labels)) or "none"
                 text = f"queue {leaf.path} has no access to nodes labelled {partition!r}; it has: {labels}"
-                return Refusal(NO_ACCESS, text)
+                return WaitReason(NO_ACCESS, text)
         return None
 
     def numbers(self, leaf: QueueUse) -> ApplicationLimits:
@@ -77,7 +77,7 @@ class Limits:
         largest = max(numbers.absolute for numbers in leaf.capacity.values())
         return application_limits(self._mirror.configuration, leaf.configuration, largest)
 
-    def _count(self, application: ApplicationUse) -> Refusal | None:
+    def _count(self, application: ApplicationUse) -> WaitReason | None:
         """Refuse an application if those that run or wait before it already reach a limit on applications."""
         leaf, user = application.leaf, application.user
         limits = self.numbers(leaf)
@@ -86,14 +86,14 @@ class Limits:
         running = [one for one in leaf.applications if one.is_active]
         before = running + [one for one in self._before(application) if not one.is_active]
         if len(before) >= limits.maximum_applications:
-            return Refusal(
+            return WaitReason(
                 TOO_MANY,
                 f"queue {leaf.path} takes {limits.maximum_applications} applications and has as many, waiting and "
                 "running; YARN would reject this one, here it waits",
             )
         mine = sum(1 for one in before if one.user == user)
         if mine >= limits.maximum_applications_per_user:
-            return Refusal(
+            return WaitReason(
                 TOO_MANY,
                 f"queue {leaf.path} takes {limits.maximum_applications_per_user} applications of a user, and {user} "
                 "has as many; YARN would reject this one, here it waits",
@@ -107,7 +107,7 @@ class Limits:
                 return
             yield one
 
-    def _parallel(self, application: ApplicationUse) -> Refusal | None:
+    def _parallel(self, application: ApplicationUse) -> WaitReason | None:
         user = application.user
         for queue in application.leaf.lineage():
             most = queue.configuration.max_parallel_apps
@@ -116,10 +116,10 @@ class Limits:
                 continue
             running = [one for one in self._below(queue) if one.is_active]
             if len(running) >= most:
-                return Refusal(PARALLEL, f"queue {queue.path} runs {len(running)} applications of {most} at a time")
+                return WaitReason(PARALLEL, f"queue {queue.path} runs {len(running)} applications of {most} at a time")
             mine = sum(1 for one in running if one.user == user)
             if mine >= own:
-                return Refusal(
+                return WaitReason(
                     PARALLEL, f"user {user} runs {mine} applications of {own} at a time in queue {queue.path}"
                 )
         return None
@@ -131,11 +131,11 @@ class Limits:
 
     # -- application masters -------------------------------------------------------------------------------------------
 
-    def _masters(self, application: ApplicationUse) -> Refusal | None:
+    def _masters(self, application: ApplicationUse) -> WaitReason | None:
         masters = [task for task in application.job.tasks.values() if self._is_master(task)]
         return self.master_refusal(application, masters[0]) if masters else None
 
-    def master_refusal(self, application: ApplicationUse, master: Task) -> Refusal | None:
+    def master_refusal(self, application: ApplicationUse, master: Task) -> WaitReason | None:
         """Return why an application master may not start; None when it may."""
         mirror, leaf = self._mirror, application.leaf
         partition = mirror.partition_for(master, leaf)
@@ -162,7 +162,7 @@ class Limits:
                 f"application masters of queue {leaf.path} hold {self._text(used)} of the {self._text(queue_limit)} "
                 f"that maximum-am-resource-percent of {percent:g} allows; it waits until one ends"
             )
-            return Refusal(AM_LIMIT, text)
+            return WaitReason(AM_LIMIT, text)
         user_limit = user_am_limit(
             leaf.configuration,
             capacity,
@@ -177,7 +177,7 @@ class Limits:
                 f"application masters of user {application.user} hold {self._text(of_user)} of the "
                 f"{self._text(user_limit)} that queue {leaf.path} allows a user; it waits until one ends"
             )
-            return Refusal(AM_LIMIT, text)
+            return WaitReason(AM_LIMIT, text)
         return None
 
     def _masters_of(self, job: Job, partition: str) -> Amounts:
@@ -216,12 +216,12 @@ class Limits:
         limit = mirror.active_limit(leaf, application.user, partition, more=mirror.zero)
         return partition in leaf.capacity and mirror.arithmetic.less_or_equal(whole, held, limit)
 
-    def how_many(self, application: ApplicationUse, task: Task, count: int) -> tuple[int, Refusal | None]:
+    def how_many(self, application: ApplicationUse, task: Task, count: int) -> tuple[int, WaitReason | None]:
         """Return how many of ``count`` equal pods fit, and why not more."""
         mirror, leaf = self._mirror, application.leaf
         partition = mirror.partition_for(task, leaf)
         if not leaf.configuration.accesses(partition) or partition not in leaf.capacity:
-            return 0, self._access(application) or Refusal(NO_ACCESS, f"there are no nodes labelled {partition!r}")
+            return 0, self._access(application) or WaitReason(NO_ACCESS, f"there are no nodes labelled {partition!r}")
         need = mirror.size_of(task)
         if self._is_master(task):
             refusal = self.master_refusal(application, task)
@@ -241,7 +241,7 @@ class Limits:
                         f"queue {queue.path} holds {self._text(used)}{of_it} of its maximum of {self._text(most)}"
                         f"{self._labelled(partition)}; {task.key} asks for {self._text(need)}"
                     )
-                    return 0, Refusal(MAXIMUM, text)
+                    return 0, WaitReason(MAXIMUM, text)
         return self._within_user_limit(application, task, partition, count, ignores=spills)
 
     def fitting(self, free: Amounts, need: Amounts, count: int) -> int:
@@ -254,7 +254,7 @@ class Limits:
 
     def _within_user_limit(
         self, application: ApplicationUse, task: Task, partition: str, count: int, *, ignores: bool
-    ) -> tuple[int, Refusal | None]:
+    ) -> tuple[int, WaitReason | None]:
         """Return how many pods may start until the user exceeds the limit; as in YARN, the last one may exceed it."""
         mirror, leaf, user = self._mirror, application.leaf, application.user
         used = add(mirror.used_by(leaf, user, partition), mirror.reserved(leaf, partition, user=user, but=task))
@@ -271,7 +271,7 @@ class Limits:
                 f"user {user} uses {self._text(used)} of queue {leaf.path}, above the user limit of "
                 f"{self._text(limit)}{self._labelled(partition)}"
             )
-            return 0, Refusal(USER_LIMIT, text)
+            return 0, WaitReason(USER_LIMIT, text)
         # The limit grows with usage, but slower than usage, so that usage reaches it.
         low, high = 1, count
         while low < high:

@@ -18,16 +18,16 @@ import numpy as np
 from strato.errors import InvalidInput
 from strato.interop.yarn.capacity.autocreation import QueueCatalogue
 from strato.interop.yarn.capacity.configuration import CapacityConfiguration
-from strato.interop.yarn.capacityplugin.limits import Limits, Refusal
-from strato.interop.yarn.capacityplugin.making_room import MakingRoom, Remembered
+from strato.interop.yarn.capacityplugin.limits import Limits, WaitReason
 from strato.interop.yarn.capacityplugin.mirror import ApplicationUse, Mirror, QueueUse
+from strato.interop.yarn.capacityplugin.preemption import CapacityPreemption, Remembered
 from strato.interop.yarn.capacityplugin.source import file_source, read_file, scaled, with_queues
 from strato.interop.yarn.followedfile import FollowedFile
 from strato.interop.yarn.hadoopxml import HEARTBEAT
 from strato.interop.yarn.locality import HEARTBEAT_MS, RACK_LABEL, Allowed, LocalityDelay, Waited
 from strato.interop.yarn.objects import path_of
 from strato.interop.yarn.resources import LEAST, Amounts, subtract
-from strato.interop.yarn.sharing import NO_LEAF, SharingPlugin, Tree, both
+from strato.interop.yarn.sharing import NO_LEAF, SharingPlugin, SharingTree, both
 from strato.interop.yarn.units import resource_pairs
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.framework.context import CycleContext
@@ -84,7 +84,7 @@ class YarnCapacityArgs:
     """Key of the node label whose value is a node's rack."""
 
 
-class YarnCapacity(SharingPlugin[QueueUse, MakingRoom, Remembered]):
+class YarnCapacity(SharingPlugin[QueueUse, CapacityPreemption, Remembered]):
     """Share as YARN's Capacity Scheduler does."""
 
     name = "yarncapacity"
@@ -107,7 +107,7 @@ class YarnCapacity(SharingPlugin[QueueUse, MakingRoom, Remembered]):
             found.append(("yarncapacity.sharedLabels", "needs yarncapacity.nodeLabelKey, which names the node label"))
         return found
 
-    def _grow(self) -> Tree[QueueUse]:
+    def _grow(self) -> SharingTree[QueueUse]:
         self._mirror = Mirror(self._ssn.world, self._units, self._configuration(), self.args.node_label, self._user_of)
         self._limits = Limits(self._mirror, self._is_master, self.args.shared)
         return self._mirror
@@ -147,7 +147,7 @@ class YarnCapacity(SharingPlugin[QueueUse, MakingRoom, Remembered]):
         """Count the job as admitted, and its user as active."""
         self._mirror.let_in(job)
 
-    def _refused(self, job: Job, refusal: Refusal | None) -> bool:
+    def _refused(self, job: Job, refusal: WaitReason | None) -> bool:
         if refusal is not None:
             self._say(job, refusal.code, refusal.text)
         return refusal is not None
@@ -255,10 +255,10 @@ class YarnCapacity(SharingPlugin[QueueUse, MakingRoom, Remembered]):
             self._mirror.reserve(task, held.row)
         return held is not None
 
-    def _make_room(self) -> MakingRoom | None:
+    def _make_room(self) -> CapacityPreemption | None:
         if not self._mirror.configuration.preemption_enabled:
             return None
-        return MakingRoom(
+        return CapacityPreemption(
             self._mirror, self._kept, self._ssn.now, self._is_master, self.args.shared, self._reservations
         )
 

@@ -11,7 +11,7 @@ from strato.interop.yarn.capacity.autocreation import CreationRefused, QueueCata
 from strato.interop.yarn.capacity.configuration import CapacityConfiguration, QueueConfiguration
 from strato.interop.yarn.capacity.notation import Capacity, Unit
 from strato.interop.yarn.followedfile import FollowedFile
-from strato.interop.yarn.hadoopxml import Setting, Settings
+from strato.interop.yarn.hadoopxml import HadoopSettings, Setting
 from strato.interop.yarn.units import Units
 
 _MINIMUM = "yarn.scheduler.minimum-allocation-mb"
@@ -31,7 +31,7 @@ def read_file(path: Path, others: Mapping[str, str], properties: Mapping[str, st
     settings = hadoopxml.settings_of(hadoopxml.read_file(path), str(path))
     added = {name: Setting(name, value, 0) for name, value in properties.items()}
     types = Setting("yarn.resource-types", ",".join(others), 0)
-    return QueueCatalogue.of(Settings(settings.file, {**added, **settings.by_name, types.name: types}))
+    return QueueCatalogue.of(HadoopSettings(settings.file, {**added, **settings.by_name, types.name: types}))
 
 
 def file_source(path: Path, others: Mapping[str, str], properties: Mapping[str, str]) -> FollowedFile[QueueCatalogue]:

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from strato.interop.yarn.fair.notation import Limit, unlimited
-from strato.interop.yarn.fair.placement import Rule
-from strato.interop.yarn.fair.policies import Policy
+from strato.interop.yarn.fair.placement import PlacementRule
+from strato.interop.yarn.fair.policies import QueuePolicy
 from strato.interop.yarn.resources import MOST, MOST_INT, Amounts, ResourceTypes
 
 ROOT = "root"
@@ -51,7 +51,7 @@ class Declared:
     max_apps: int | None = None
     max_am_share: float | None = None
     weight: float | None = None
-    policy: Policy | None = None
+    policy: QueuePolicy | None = None
     min_timeout_ms: int | None = None
     fair_timeout_ms: int | None = None
     fair_threshold: float | None = None
@@ -73,7 +73,7 @@ class QueueSettings:
     max_apps: int
     max_am_share: float
     weight: float
-    policy: Policy
+    policy: QueuePolicy
     min_timeout_ms: int
     """-1 means the parent's."""
     fair_timeout_ms: int
@@ -93,7 +93,7 @@ class Defaults:
     queue_max_apps: int = MOST_INT
     queue_max: Limit | None = None
     max_am_share: float = 0.5
-    policy: Policy = Policy.FAIR
+    policy: QueuePolicy = QueuePolicy.FAIR
     min_timeout_ms: int = NEVER_MS
     """Default of the root; every other queue inherits its parent's."""
     fair_timeout_ms: int = NEVER_MS
@@ -109,7 +109,7 @@ class Allocations:
     """Declared queues by full name, in the order of the file."""
     user_max_apps: Mapping[str, int] = field(default_factory=dict)
     defaults: Defaults = field(default_factory=Defaults)
-    placement: tuple[Rule, ...] = ()
+    placement: tuple[PlacementRule, ...] = ()
     remarks: tuple[Remark, ...] = ()
 
     def max_apps_of_user(self, user: str) -> int:

@@ -21,7 +21,7 @@ from strato.interop.yarn.fair.allocation import (
     acl_text,
     parent_of,
 )
-from strato.interop.yarn.fair.policies import Policy, policy_of
+from strato.interop.yarn.fair.policies import QueuePolicy, policy_of
 from strato.interop.yarn.hadoopxml import Element
 from strato.interop.yarn.resources import MOST, MOST_INT, VCORES, ResourceTypes, fits, float32
 
@@ -110,7 +110,7 @@ class _Reader:
                 value = self._value(top[name], "", reader)
                 if value is not None:
                     found[setting] = value
-        if found.get("policy") is Policy.FIFO:
+        if found.get("policy") is QueuePolicy.FIFO:
             element = top.get("defaultQueueSchedulingPolicy") or top["defaultQueueSchedulingMode"]
             self._problem(element, "", "fifo cannot be the default, since parents cannot have it; expected fair or drf")
             del found["policy"]
@@ -126,7 +126,7 @@ class _Reader:
             else:
                 self._remark(child, f"user {name}", f"<{child.name}> is no setting of a user and is ignored")
 
-    def _rules(self, element: Element | None) -> tuple[placement.Rule, ...]:
+    def _rules(self, element: Element | None) -> tuple[placement.PlacementRule, ...]:
         if element is None:
             return ()
         try:
@@ -208,7 +208,7 @@ class _Reader:
             policy = one.policy or defaults.policy
             above = self.queues.get(parent_of(path)) if path != ROOT else None
             of_parent = (above.policy if above else None) or defaults.policy
-            if one.is_parent and policy is Policy.FIFO:
+            if one.is_parent and policy is QueuePolicy.FIFO:
                 text = "fifo is for leaf queues; YARN does not create this queue or leaves its policy as it was"
                 self.remarks.append(Remark(one.line, path, text, refuses=True))
             elif path != ROOT and not of_parent.allows_child(policy):
@@ -312,7 +312,7 @@ def _min_share(text: str, types: ResourceTypes) -> tuple[int, ...]:
     return types.filled(0) if found.is_percent else found.amounts
 
 
-def _policy(text: str, types: ResourceTypes) -> Policy:
+def _policy(text: str, types: ResourceTypes) -> QueuePolicy:
     return policy_of(text)
 
 

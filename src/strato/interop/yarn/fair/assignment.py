@@ -9,9 +9,9 @@ from strato.interop.yarn.fair.cluster import (
     NODE_LOCAL,
     OFF_SWITCH,
     RACK_LOCAL,
-    Ask,
     ClusterNode,
     EngineApp,
+    ResourceAsk,
 )
 from strato.interop.yarn.fair.state import FairState
 from strato.interop.yarn.fair.tree import FairQueue
@@ -116,7 +116,7 @@ class Assigner:
         limit = app.queue.am_limit(self._of.free())
         return limit is not None and not fits(add(app.queue.am_usage, first.size), limit)
 
-    def _is_possible(self, app: EngineApp, ask: Ask, node: ClusterNode) -> bool:
+    def _is_possible(self, app: EngineApp, ask: ResourceAsk, node: ClusterNode) -> bool:
         """Return whether an ask may use a node, and would fit if the node were empty."""
         on_rack, on_node = ask.counts.get(node.rack, 0) > 0, ask.counts.get(node.name, 0) > 0
         return (
@@ -127,10 +127,12 @@ class Assigner:
             and app.queue.over_maximum(ask.size) is None
         )
 
-    def _names_nodes(self, ask: Ask) -> bool:
+    def _names_nodes(self, ask: ResourceAsk) -> bool:
         return any(name in self._of.nodes for name in ask.counts)
 
-    def _try_ask(self, app: EngineApp, ask: Ask, node: ClusterNode, *, reserved: bool) -> tuple[bool, Amounts | None]:
+    def _try_ask(
+        self, app: EngineApp, ask: ResourceAsk, node: ClusterNode, *, reserved: bool
+    ) -> tuple[bool, Amounts | None]:
         """Try an ask at the best locality level allowed by its delay; return whether it was tried, and the result."""
         level = self._level(ask)
         on_rack, on_node = ask.counts.get(node.rack, 0) > 0, ask.counts.get(node.name, 0) > 0
@@ -144,7 +146,7 @@ class Assigner:
             return True, self._try(app, ask, node, OFF_SWITCH, reserved=reserved)
         return False, None
 
-    def _level(self, ask: Ask) -> int:
+    def _level(self, ask: ResourceAsk) -> int:
         options = self._of.options
         ask.chances += 1
         if options.continuous:
@@ -166,7 +168,9 @@ class Assigner:
             ask.chances, ask.since_ms = 0, self._of.now_ms
         return level
 
-    def _try(self, app: EngineApp, ask: Ask, node: ClusterNode, level: int, *, reserved: bool) -> Amounts | None:
+    def _try(
+        self, app: EngineApp, ask: ResourceAsk, node: ClusterNode, level: int, *, reserved: bool
+    ) -> Amounts | None:
         """Start a container if it fits now; otherwise reserve the node, where that is allowed."""
         if fits(ask.size, node.free):
             if ask.level is not None and level < ask.level:
@@ -181,7 +185,7 @@ class Assigner:
             return _RESERVED
         return None
 
-    def _may_reserve(self, app: EngineApp, ask: Ask, node: ClusterNode, level: int) -> bool:
+    def _may_reserve(self, app: EngineApp, ask: ResourceAsk, node: ClusterNode, level: int) -> bool:
         calculator, cluster, options = app.queue.policy.calculator, self._of.tree.cluster, self._of.options
         is_starved = starvation.below(calculator, cluster, app.usage, app.fair_share) or not is_zero(app.min_starvation)
         if not is_starved or calculator.compare(cluster, ask.size, options.reservation_threshold) < 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from strato.interop.yarn.fair.allocation import ROOT, Allocations, parent_of
-from strato.interop.yarn.fair.policies import Policy
+from strato.interop.yarn.fair.policies import QueuePolicy
 from strato.interop.yarn.fair.tree import FairQueue, QueueTree
 
 
@@ -63,7 +63,7 @@ class Catalogue:
         for path in reversed(missing):
             settings = self.allocations.settings_of(path)
             leaf = is_leaf and path == name
-            if not parent.policy.allows_child(settings.policy) or (settings.policy is Policy.FIFO and not leaf):
+            if not parent.policy.allows_child(settings.policy) or (settings.policy is QueuePolicy.FIFO and not leaf):
                 return None
             queue = self.tree.add_queue(settings, is_leaf=leaf)
             self._limit_undeclared(queue)

@@ -14,7 +14,7 @@ NODE_LOCAL, RACK_LOCAL, OFF_SWITCH = range(3)
 
 
 @dataclass(slots=True)
-class Ask:
+class ResourceAsk:
     """Containers of one size and priority that an application asks for."""
 
     priority: int
@@ -68,7 +68,7 @@ class ClusterNode:
     total: Amounts
     used: Amounts
     containers: dict[int, Container] = field(default_factory=dict)
-    reserved: tuple[EngineApp, Ask] | None = None
+    reserved: tuple[EngineApp, ResourceAsk] | None = None
     """Application and ask for which the whole node is reserved until a container fits."""
     marked: set[int] = field(default_factory=set)
     """Containers that are to be killed."""
@@ -118,7 +118,7 @@ class EngineApp(FairApp):
     def __init__(self, name: str, user: str, queue: FairQueue, start_time: float) -> None:
         super().__init__(name, user, queue, start_time)
         zero = self.usage
-        self.asks: list[Ask] = []
+        self.asks: list[ResourceAsk] = []
         self.containers: dict[int, Container] = {}
         self.reservations: list[ClusterNode] = []
         self.marked: dict[int, Container] = {}

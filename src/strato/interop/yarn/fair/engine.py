@@ -12,7 +12,7 @@ from typing import Any
 from strato.errors import StateError, UsageError
 from strato.interop.yarn.fair import assignment, catalogue, preemption, runnable
 from strato.interop.yarn.fair.allocation import Allocations
-from strato.interop.yarn.fair.cluster import ANYWHERE, Ask, ClusterNode, EngineApp
+from strato.interop.yarn.fair.cluster import ANYWHERE, ClusterNode, EngineApp, ResourceAsk
 from strato.interop.yarn.fair.options import FairOptions
 from strato.interop.yarn.fair.placement import full_name
 from strato.interop.yarn.fair.state import FairState
@@ -108,7 +108,7 @@ class FairScheduler(FairState):
         lacking = [name for name, need, of in zip(self.types.names, size, most, strict=True) if need > 0 and of == 0]
         if lacking:
             raise RequestRejected(f"queue {app.queue.name} has a maximum of 0 {', '.join(lacking)}, which is asked for")
-        ask = Ask(priority, self.normalized(size, app.queue), {**(places or {}), ANYWHERE: count}, relaxed)
+        ask = ResourceAsk(priority, self.normalized(size, app.queue), {**(places or {}), ANYWHERE: count}, relaxed)
         app.asks.append(ask)
         app.asks.sort(key=lambda one: one.priority)
         app.count_pending()

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from strato.errors import InvalidInput, Problem
-from strato.interop.yarn.fair.placement import Rule, rules_of_options
-from strato.interop.yarn.hadoopxml import HEARTBEAT, Settings
+from strato.interop.yarn.fair.placement import PlacementRule, rules_of_options
+from strato.interop.yarn.hadoopxml import HEARTBEAT, HadoopSettings
 from strato.interop.yarn.resources import LEAST, MEMORY, MOST_TYPES, VCORES, Amounts, ResourceTypes, fits, times
 
 PREFIX = "yarn.scheduler.fair."
@@ -60,7 +60,7 @@ class FairOptions:
     heartbeat_ms: int = _HEARTBEAT_MS
 
     @property
-    def default_rules(self) -> tuple[Rule, ...]:
+    def default_rules(self) -> tuple[PlacementRule, ...]:
         """The placement rules of files without any."""
         return rules_of_options(allow_undeclared=self.allow_undeclared, user_as_default=self.user_as_default_queue)
 
@@ -80,7 +80,7 @@ class FairOptions:
         return self.am_preemption.get(queue, self.am_preemption.get("", True))
 
 
-def options_of(settings: Settings, types: ResourceTypes | None = None) -> FairOptions:
+def options_of(settings: HadoopSettings, types: ResourceTypes | None = None) -> FairOptions:
     """Read the options.
 
     Args:
@@ -164,7 +164,7 @@ def _increments(read: _Reader, types: ResourceTypes) -> Amounts:
 class _Reader:
     """Reads values of settings, and collects their problems."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: HadoopSettings) -> None:
         self.settings = settings
         self.problems: list[Problem] = []
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cmp_to_key
 from typing import Any, Protocol
 
-from strato.interop.yarn.fair.policies import Policy
+from strato.interop.yarn.fair.policies import QueuePolicy
 from strato.interop.yarn.resources import Amounts, float32, is_zero
 
 
@@ -48,17 +48,17 @@ class Standing:
 Comparator = Callable[[Sharer, Sharer], int]
 
 
-def comparator(policy: Policy, cluster: Amounts) -> Comparator:
+def comparator(policy: QueuePolicy, cluster: Amounts) -> Comparator:
     """Return the comparator of a policy; DRF's depends on the cluster's resources."""
-    if policy is Policy.FIFO:
+    if policy is QueuePolicy.FIFO:
         return _by_time_and_name
-    if policy is Policy.FAIR:
+    if policy is QueuePolicy.FAIR:
         return compare_fair
     dominant = compare_two_types if len(cluster) == 2 else compare_types
     return lambda left, right: dominant(cluster, left, right)
 
 
-def sort_key(policy: Policy, cluster: Amounts) -> Callable[[Sharer], Any]:
+def sort_key(policy: QueuePolicy, cluster: Amounts) -> Callable[[Sharer], Any]:
     """Return a sort key of a policy: smaller is served first."""
     return cmp_to_key(comparator(policy, cluster))
 

@@ -22,7 +22,7 @@ class PlacementRefused(StateError):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class PlacementRule:
     """One rule."""
 
     kind: str
@@ -31,7 +31,7 @@ class Rule:
     """Whether the rule may yield queues that are not configured."""
     queue: str = ""
     """The queue's full name, for ``default`` rules."""
-    parent: Rule | None = None
+    parent: PlacementRule | None = None
     """The rule that gives the queue below which this one places."""
     line: int = 0
 
@@ -69,7 +69,7 @@ Groups = Callable[[str], Sequence[str]]
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def rules_from(element: Element, *, check_ends: bool = True) -> tuple[Rule, ...]:
+def rules_from(element: Element, *, check_ends: bool = True) -> tuple[PlacementRule, ...]:
     """Read a ``<queuePlacementPolicy>``; return an empty list without any ``<rule>``: the former rules stay.
 
     Args:
@@ -88,7 +88,7 @@ def rules_from(element: Element, *, check_ends: bool = True) -> tuple[Rule, ...]
     return tuple(rules)
 
 
-def unreachable(rules: Sequence[Rule]) -> list[str]:
+def unreachable(rules: Sequence[PlacementRule]) -> list[str]:
     """Return the problem with the order of rules, if any: some are unreachable, or the last is not terminal."""
     ending = next((at for at, rule in enumerate(rules) if rule.is_terminal), None)
     if ending is None:
@@ -100,7 +100,7 @@ def unreachable(rules: Sequence[Rule]) -> list[str]:
     return []
 
 
-def _rule(element: Element, problems: list[Problem], depth: int) -> Rule | None:
+def _rule(element: Element, problems: list[Problem], depth: int) -> PlacementRule | None:
     where, kind = f"line {element.line}", element.attributes.get("name", "")
     if kind not in KINDS:
         problems.append(Problem(where, f"{kind!r} is no placement rule{nearest(kind, KINDS)}"))
@@ -128,23 +128,23 @@ def _rule(element: Element, problems: list[Problem], depth: int) -> Rule | None:
             problems.append(Problem(where, f"queue {named!r} has blanks or dots around its name"))
             return None
     create = element.attributes.get("create", "").strip().lower() in ("", "true")
-    return Rule("user" if kind == "nestedUserQueue" else kind, create, queue, parent, element.line)
+    return PlacementRule("user" if kind == "nestedUserQueue" else kind, create, queue, parent, element.line)
 
 
-def rules_of_options(*, allow_undeclared: bool, user_as_default: bool) -> tuple[Rule, ...]:
+def rules_of_options(*, allow_undeclared: bool, user_as_default: bool) -> tuple[PlacementRule, ...]:
     """Return the default rules of a file without any, by two options of ``yarn-site.xml``."""
-    rules = [Rule("specified", allow_undeclared)]
+    rules = [PlacementRule("specified", allow_undeclared)]
     if user_as_default:
-        rules.append(Rule("user", allow_undeclared))
+        rules.append(PlacementRule("user", allow_undeclared))
     if not user_as_default or not allow_undeclared:
-        rules.append(Rule("default", True, DEFAULT))
+        rules.append(PlacementRule("default", True, DEFAULT))
     return tuple(rules)
 
 
 # -- placing -----------------------------------------------------------------------------------------------------------
 
 
-def place(rules: Sequence[Rule], requested: str, user: str, groups: Groups, queues: KnownQueues) -> str | None:
+def place(rules: Sequence[PlacementRule], requested: str, user: str, groups: Groups, queues: KnownQueues) -> str | None:
     """Return the full name of an application's queue; None if no rule gives one, which rejects it.
 
     Args:
@@ -166,7 +166,7 @@ def place(rules: Sequence[Rule], requested: str, user: str, groups: Groups, queu
     return None
 
 
-def _apply(rule: Rule, requested: str, user: str, groups: Groups, queues: KnownQueues) -> str | None:
+def _apply(rule: PlacementRule, requested: str, user: str, groups: Groups, queues: KnownQueues) -> str | None:
     if rule.kind == "default":
         return _usable(rule, rule.queue, queues)
     if rule.kind == "specified":
@@ -193,7 +193,7 @@ def _apply(rule: Rule, requested: str, user: str, groups: Groups, queues: KnownQ
     return next((name for name in candidates if name is not None), None)
 
 
-def _usable(rule: Rule, name: str, queues: KnownQueues) -> str | None:
+def _usable(rule: PlacementRule, name: str, queues: KnownQueues) -> str | None:
     return name if rule.create or queues.is_configured(name) else None
 
 

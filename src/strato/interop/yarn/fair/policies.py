@@ -10,7 +10,7 @@ from strato.interop.yarn.resources import DOMINANT, MEMORY_ONLY, Calculator
 _PACKAGE = "org.apache.hadoop.yarn.server.resourcemanager.scheduler.fair.policies."
 
 
-class Policy(enum.Enum):
+class QueuePolicy(enum.Enum):
     """How a queue shares; the value is YARN's name."""
 
     FAIR = "fair"
@@ -23,26 +23,26 @@ class Policy(enum.Enum):
     @property
     def calculator(self) -> Calculator:
         """The calculator that compares amounts under this policy."""
-        return DOMINANT if self is Policy.DRF else MEMORY_ONLY
+        return DOMINANT if self is QueuePolicy.DRF else MEMORY_ONLY
 
-    def allows_child(self, child: Policy) -> bool:
+    def allows_child(self, child: QueuePolicy) -> bool:
         """Return whether a queue of this policy may have a child of the other."""
-        if self is Policy.FIFO:
+        if self is QueuePolicy.FIFO:
             return False
-        return not (self is Policy.FAIR and child is Policy.DRF)
+        return not (self is QueuePolicy.FAIR and child is QueuePolicy.DRF)
 
 
 _BY_NAME = {
-    "fair": Policy.FAIR,
-    "drf": Policy.DRF,
-    "fifo": Policy.FIFO,
-    (_PACKAGE + "FairSharePolicy").lower(): Policy.FAIR,
-    (_PACKAGE + "DominantResourceFairnessPolicy").lower(): Policy.DRF,
-    (_PACKAGE + "FifoPolicy").lower(): Policy.FIFO,
+    "fair": QueuePolicy.FAIR,
+    "drf": QueuePolicy.DRF,
+    "fifo": QueuePolicy.FIFO,
+    (_PACKAGE + "FairSharePolicy").lower(): QueuePolicy.FAIR,
+    (_PACKAGE + "DominantResourceFairnessPolicy").lower(): QueuePolicy.DRF,
+    (_PACKAGE + "FifoPolicy").lower(): QueuePolicy.FIFO,
 }
 
 
-def policy_of(text: str) -> Policy:
+def policy_of(text: str) -> QueuePolicy:
     """Return the policy by its name or its Hadoop class name.
 
     Raises:

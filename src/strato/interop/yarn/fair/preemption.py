@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from strato.interop.yarn.fair import starvation
-from strato.interop.yarn.fair.cluster import ANYWHERE, Ask, ClusterNode, Container, EngineApp
+from strato.interop.yarn.fair.cluster import ANYWHERE, ClusterNode, Container, EngineApp, ResourceAsk
 from strato.interop.yarn.fair.state import FairState
 from strato.interop.yarn.fair.tree import FairQueue
 from strato.interop.yarn.resources import MOST_INT, Amounts, add, fits, is_zero, sub0
 
 
 @dataclass(slots=True)
-class Found:
+class NodeVictims:
     """Victims on one node."""
 
     containers: list[Container] = field(default_factory=list)
@@ -132,10 +132,10 @@ class Preemptor:
                     victims += found.containers
         return victims
 
-    def _starved_asks(self, app: EngineApp) -> list[tuple[Ask, str, int]]:
+    def _starved_asks(self, app: EngineApp) -> list[tuple[ResourceAsk, str, int]]:
         """Return asks with a place and a count, up to the application's starvation; no container is counted twice."""
         left = app.starvation
-        out: list[tuple[Ask, str, int]] = []
+        out: list[tuple[ResourceAsk, str, int]] = []
         for ask in app.asks:
             wanted = max(0, ask.count)
             named = [name for name in ask.counts if name in self._of.nodes]
@@ -156,9 +156,9 @@ class Preemptor:
             return list(self._of.nodes.values())
         return [self._of.nodes[place]] if place in self._of.nodes else self._of.nodes_in(place)
 
-    def _for_one(self, nodes: list[ClusterNode], size: Amounts) -> Found | None:
+    def _for_one(self, nodes: list[ClusterNode], size: Amounts) -> NodeVictims | None:
         """Return victims for one container, on the first node needing no application master, else the fewest."""
-        best: Found | None = None
+        best: NodeVictims | None = None
         for node in nodes:
             found = self._on(node, size, MOST_INT if best is None else best.masters)
             if found is not None:
@@ -167,9 +167,9 @@ class Preemptor:
                     break
         return best
 
-    def _on(self, node: ClusterNode, size: Amounts, most_masters: int) -> Found | None:
+    def _on(self, node: ClusterNode, size: Amounts, most_masters: int) -> NodeVictims | None:
         """Return victims on a node; None if they do not suffice or would include too many application masters."""
-        found = Found()
+        found = NodeVictims()
         room = sub0(node.free, node.spoken_for)
         considered: dict[EngineApp, Amounts] = {}
         unmarked = [one for number, one in node.containers.items() if number not in node.marked]

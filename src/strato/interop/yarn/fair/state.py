@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from strato.interop.yarn.fair.allocation import QueueSettings
-from strato.interop.yarn.fair.cluster import Ask, ClusterNode, Container, EngineApp
+from strato.interop.yarn.fair.cluster import ClusterNode, Container, EngineApp, ResourceAsk
 from strato.interop.yarn.fair.options import FairOptions
 from strato.interop.yarn.fair.order import sort_key
-from strato.interop.yarn.fair.policies import Policy
+from strato.interop.yarn.fair.policies import QueuePolicy
 from strato.interop.yarn.fair.tree import QueueTree
 from strato.interop.yarn.resources import Amounts, add, sub0, subtract
 
@@ -37,7 +37,7 @@ class FairState:
         """Resources that containers use."""
         return self.tree.root.usage
 
-    def key(self, policy: Policy) -> Any:
+    def key(self, policy: QueuePolicy) -> Any:
         """Return the sort key of a policy on this cluster."""
         return sort_key(policy, self.tree.cluster)
 
@@ -51,7 +51,7 @@ class FairState:
 
     # -- containers ----------------------------------------------------------------------------------------------------
 
-    def start(self, app: EngineApp, ask: Ask, node: ClusterNode, level: int) -> Container:
+    def start(self, app: EngineApp, ask: ResourceAsk, node: ClusterNode, level: int) -> Container:
         """Start a container of an ask on a node."""
         self._containers += 1
         container = Container(self._containers, app, node, ask.size)
@@ -78,7 +78,7 @@ class FairState:
         container.node.used = subtract(container.node.used, container.size)
         container.app.use(subtract(self.zero, container.size))
 
-    def reserve(self, app: EngineApp, ask: Ask, node: ClusterNode) -> None:
+    def reserve(self, app: EngineApp, ask: ResourceAsk, node: ClusterNode) -> None:
         """Reserve a node for an application."""
         node.reserved = app, ask
         if node not in app.reservations:

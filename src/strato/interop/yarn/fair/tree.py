@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from strato.interop.yarn.fair.allocation import ROOT, QueueSettings
 from strato.interop.yarn.fair.notation import Limit
-from strato.interop.yarn.fair.policies import Policy
+from strato.interop.yarn.fair.policies import QueuePolicy
 from strato.interop.yarn.fair.shares import Claim, fair_shares
 from strato.interop.yarn.resources import (
     MOST,
@@ -273,7 +273,7 @@ class QueueTree:
         """Divide a leaf's fair share among its runnable applications."""
         if not queue.runnable:
             return
-        if queue.policy is Policy.FIFO:
+        if queue.policy is QueuePolicy.FIFO:
             min(queue.runnable, key=lambda app: app.start_time).fair_share = queue.fair_share
             return
         for column in self._columns(queue.policy):
@@ -295,8 +295,8 @@ class QueueTree:
             shares = [_with(share, column, number) for share, number in zip(shares, found, strict=True)]
         return list(zip(children, shares, strict=True))
 
-    def _columns(self, policy: Policy) -> range:
-        return range(len(self.cluster)) if policy is Policy.DRF else range(1)
+    def _columns(self, policy: QueuePolicy) -> range:
+        return range(len(self.cluster)) if policy is QueuePolicy.DRF else range(1)
 
     def _top_down(self) -> list[FairQueue]:
         """Return queues, every parent before its children."""

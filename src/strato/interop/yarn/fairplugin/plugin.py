@@ -19,10 +19,10 @@ from strato.interop.yarn.fair import allocationfile, starvation
 from strato.interop.yarn.fair.allocation import Allocations
 from strato.interop.yarn.fair.cluster import EngineApp
 from strato.interop.yarn.fair.options import FairOptions
-from strato.interop.yarn.fair.policies import Policy
+from strato.interop.yarn.fair.policies import QueuePolicy
 from strato.interop.yarn.fair.tree import FairQueue
-from strato.interop.yarn.fairplugin.making_room import MakingRoom, Remembered
 from strato.interop.yarn.fairplugin.mirror import Mirror, how_many
+from strato.interop.yarn.fairplugin.preemption import FairPreemption, Remembered
 from strato.interop.yarn.fairplugin.sources import AnnotationSource, file_source
 from strato.interop.yarn.followedfile import FollowedFile
 from strato.interop.yarn.locality import HEARTBEAT_MS, NO_WAIT, RACK_LABEL, Allowed, LocalityDelay, Waited
@@ -38,7 +38,7 @@ from strato.interop.yarn.resources import (
     subtract,
     times,
 )
-from strato.interop.yarn.sharing import NO_LEAF, SharingPlugin, Tree
+from strato.interop.yarn.sharing import NO_LEAF, SharingPlugin, SharingTree
 from strato.interop.yarn.units import resource_pairs
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.framework.plugin import ABSTAIN, PERMIT, REJECT
@@ -103,7 +103,7 @@ class YarnFairArgs:
         return min(self.node_delay_ms, self.rack_delay_ms) >= 0 or min(self.node_threshold, self.rack_threshold) >= 0
 
 
-class YarnFair(SharingPlugin[FairQueue, MakingRoom, Remembered]):
+class YarnFair(SharingPlugin[FairQueue, FairPreemption, Remembered]):
     """Share as YARN's Fair Scheduler does."""
 
     name = "yarnfair"
@@ -129,7 +129,7 @@ class YarnFair(SharingPlugin[FairQueue, MakingRoom, Remembered]):
         off = () if self.args.waits_for_places else ("facet", "filter_facet")
         return frozenset((*off, *(() if self.args.reservable_nodes else ("watches_pods", "filter_task"))))
 
-    def _grow(self) -> Tree[FairQueue]:
+    def _grow(self) -> SharingTree[FairQueue]:
         self._mirror = Mirror(
             self._ssn.world,
             self._units,
@@ -297,10 +297,10 @@ class YarnFair(SharingPlugin[FairQueue, MakingRoom, Remembered]):
 
     # -- preemption ----------------------------------------------------------------------------------------------------
 
-    def _make_room(self) -> MakingRoom | None:
+    def _make_room(self) -> FairPreemption | None:
         if not self.args.preemption:
             return None
-        return MakingRoom(self._mirror, self._kept, self._ssn.now, self._reservations)
+        return FairPreemption(self._mirror, self._kept, self._ssn.now, self._reservations)
 
     # -- updates, and the end of a cycle -------------------------------------------------------------------------------
 
@@ -358,7 +358,7 @@ class YarnFair(SharingPlugin[FairQueue, MakingRoom, Remembered]):
 
 def _looked_at(leaf: FairQueue, amounts: Amounts) -> Amounts:
     """Return the amounts of the types by which a queue's share is computed."""
-    by_all = leaf.parent is not None and leaf.parent.policy is Policy.DRF
+    by_all = leaf.parent is not None and leaf.parent.policy is QueuePolicy.DRF
     return amounts if by_all else amounts[:1]
 
 

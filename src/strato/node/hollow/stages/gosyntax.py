@@ -41,7 +41,7 @@ class Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FunctionCall:
     """A function by its name, with arguments."""
 
     function: str
@@ -59,7 +59,7 @@ class Pipeline:
     """Whether the variables are new."""
 
 
-Operand = Literal | Path | Call | Pipeline
+Operand = Literal | Path | FunctionCall | Pipeline
 
 
 @dataclass(slots=True)
@@ -242,7 +242,7 @@ class _Parser:
         while self._take("|"):
             commands.append(self._command())
         self._depth -= 1
-        if any(not isinstance(command, Call) for command in commands[1:]):
+        if any(not isinstance(command, FunctionCall) for command in commands[1:]):
             raise BadTemplate(f"{{{{ {self._text} }}}}: only functions can come after |")
         return Pipeline(tuple(commands))
 
@@ -255,7 +255,7 @@ class _Parser:
             arguments = []
             while self._at < len(self._tokens) and self._tokens[self._at][1] not in ("|", ")", ","):
                 arguments.append(self._operand())
-            return Call(name, tuple(arguments))
+            return FunctionCall(name, tuple(arguments))
         found = self._operand()
         if self._at < len(self._tokens) and self._tokens[self._at][1] not in ("|", ")"):
             self._refuse()
@@ -280,7 +280,7 @@ class _Parser:
             if text in _CONSTANTS:
                 return Literal(_CONSTANTS[text])
             self._at -= 1
-            return Call(self._function(), ())
+            return FunctionCall(self._function(), ())
         if text == ".":
             return Path(None, None, ())
         if text != "(":

@@ -12,7 +12,7 @@ from typing import Any, Final
 from strato.node.hollow.stages.gosyntax import (
     BadTemplate,
     Branch,
-    Call,
+    FunctionCall,
     Literal,
     Node,
     Operand,
@@ -39,7 +39,7 @@ class TemplateFailed(Exception):
     """A template met a value that it cannot work with."""
 
 
-class Template:
+class GoTemplate:
     """A parsed template.
 
     Args:
@@ -149,11 +149,11 @@ class _Run:
             return operand.value
         if isinstance(operand, Path):
             return self._path(operand, dot, variables)
-        if isinstance(operand, Call):
+        if isinstance(operand, FunctionCall):
             return self._call(operand, dot, variables, ())
         value = self._value(operand.commands[0], dot, variables)
         for command in operand.commands[1:]:
-            assert isinstance(command, Call), "the parser lets nothing else come after |"
+            assert isinstance(command, FunctionCall), "the parser lets nothing else come after |"
             value = self._call(command, dot, variables, (value,))
         return value
 
@@ -172,7 +172,7 @@ class _Run:
             value = value.get(member)
         return value
 
-    def _call(self, call: Call, dot: Any, variables: dict[str, Any], more: tuple[Any, ...]) -> Any:
+    def _call(self, call: FunctionCall, dot: Any, variables: dict[str, Any], more: tuple[Any, ...]) -> Any:
         if call.function in _LAZY:
             stops_at, value = _LAZY[call.function], None
             for argument in (*call.arguments, *map(Literal, more)):
@@ -352,8 +352,8 @@ __all__ = [
     "FUNCTIONS",
     "BadTemplate",
     "Functions",
+    "GoTemplate",
     "Number",
-    "Template",
     "TemplateFailed",
     "is_true",
     "plain",

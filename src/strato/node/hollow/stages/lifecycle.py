@@ -14,7 +14,7 @@ from strato.client.cluster import PatchType
 from strato.node.hollow.distributions import Random
 from strato.node.hollow.stages.gotemplate import Functions, Number, TemplateFailed
 from strato.node.hollow.stages.jq import execute
-from strato.node.hollow.stages.model import Amount, Stage, Step
+from strato.node.hollow.stages.model import Amount, Stage, StageStep
 from strato.units import duration_seconds
 
 
@@ -61,7 +61,7 @@ def delay_seconds(stage: Stage, value: Json, now: float, draws: Random) -> float
     return max(0.0, most if most <= least else least + draws.random() * (most - least))
 
 
-def patch_of(step: Step, value: Json, functions: Functions) -> Patch:
+def patch_of(step: StageStep, value: Json, functions: Functions) -> Patch:
     """Return the patch of a step.
 
     Args:
@@ -90,7 +90,7 @@ def patch_of(step: Step, value: Json, functions: Functions) -> Patch:
     return Patch(body, step.patch_type, step.subresource)
 
 
-def finalizer_patch(step: Step, held: Sequence[str]) -> list[Json]:
+def finalizer_patch(step: StageStep, held: Sequence[str]) -> list[Json]:
     """Return the JSON patch that changes an object's finalizers as a step says; empty if nothing changes."""
     kept = [] if step.empty_finalizers else [one for one in held if one not in step.remove_finalizers]
     wanted = [*kept, *(one for one in step.add_finalizers if one not in kept)]

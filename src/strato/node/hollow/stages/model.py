@@ -16,7 +16,7 @@ from strato.api.meta import Json
 from strato.client.cluster import PatchType
 from strato.errors import InvalidInput, Problem, UsageError, nearest
 from strato.node.hollow.stages.functions import KNOWN
-from strato.node.hollow.stages.gotemplate import BadTemplate, Template
+from strato.node.hollow.stages.gotemplate import BadTemplate, GoTemplate
 from strato.node.hollow.stages.jq import BadQuery, Filter, compile_query, execute
 
 API_VERSION: Final = "kwok.x-k8s.io/v1alpha1"
@@ -51,7 +51,7 @@ class Amount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class StageStep:
     """One step of a stage. Its parts are carried out in the order of the members; after a deletion only events are."""
 
     event: tuple[str, str, str] | None = None
@@ -60,7 +60,7 @@ class Step:
     remove_finalizers: tuple[str, ...] = ()
     empty_finalizers: bool = False
     delete: bool = False
-    template: Template | None = None
+    template: GoTemplate | None = None
     """Template of the step's patch."""
     root: str = ""
     """Member of the object that the patch changes, such as ``status``."""
@@ -88,7 +88,7 @@ class Stage:
     """The delay before its steps; None for none."""
     jitter_seconds: Amount | None
     """If set, the delay is drawn between ``delay_seconds`` and this."""
-    steps: tuple[Step, ...]
+    steps: tuple[StageStep, ...]
     immediate: bool
     """Whether the next stage is chosen at once instead of when the watch shows the change."""
 
@@ -240,28 +240,28 @@ class _Reader:
         without = None if name.startswith("jitter") else 0.0
         return Amount(without if value is None else value * factor, query)
 
-    def _next(self, value: object, kind: str) -> Iterator[Step]:
+    def _next(self, value: object, kind: str) -> Iterator[StageStep]:
         found = self._object(value, "spec.next", _NEXT)
         step = self._one_step(found, "spec.next")
-        if step != Step():
+        if step != StageStep():
             yield step
         for number, patch in enumerate(self._list(found.get("patches"), "spec.next.patches")):
             yield self._patch(patch, f"spec.next.patches[{number}]")
         if found.get("statusTemplate"):
             template = self._template(found["statusTemplate"], "spec.next.statusTemplate")
-            yield Step(template=template, root="status", subresource=str(found.get("statusSubresource", "status")))
+            yield StageStep(template=template, root="status", subresource=str(found.get("statusSubresource", "status")))
 
-    def _steps(self, value: object) -> Iterator[Step]:
+    def _steps(self, value: object) -> Iterator[StageStep]:
         for number, one in enumerate(self._list(value, "spec.steps")):
             where = f"spec.steps[{number}]"
             found = self._object(one, where, {"event", "finalizers", "delete", "patch"})
             step = self._one_step(found, where)
-            if step != Step():
+            if step != StageStep():
                 yield step
             if found.get("patch") is not None:
                 yield self._patch(found["patch"], f"{where}.patch")
 
-    def _one_step(self, found: Json, where: str) -> Step:
+    def _one_step(self, found: Json, where: str) -> StageStep:
         event = self._object(found.get("event"), f"{where}.event", {"type", "reason", "message"})
         finalizers = self._object(found.get("finalizers"), f"{where}.finalizers", {"add", "remove", "empty"})
         add, remove = (
@@ -272,7 +272,7 @@ class _Reader:
             for name in ("add", "remove")
         )
         texts = str(event.get("type", "Normal")), str(event.get("reason", "")), str(event.get("message", ""))
-        return Step(
+        return StageStep(
             event=texts if event else None,
             add_finalizers=add,
             remove_finalizers=remove,
@@ -280,21 +280,21 @@ class _Reader:
             delete=found.get("delete") is True,
         )
 
-    def _patch(self, value: object, where: str) -> Step:
+    def _patch(self, value: object, where: str) -> StageStep:
         found = self._object(value, where, {"subresource", "root", "template", "type"})
         kind = found.get("type") or "strategic"
         if kind not in _PATCH_TYPES:
             self._add(f"{where}.type", f"{kind!r} is none of {', '.join(_PATCH_TYPES)}")
-        return Step(
+        return StageStep(
             template=self._template(found.get("template", ""), f"{where}.template"),
             root=str(found.get("root", "")),
             subresource=str(found.get("subresource", "")),
             patch_type=_PATCH_TYPES.get(str(kind), PatchType.STRATEGIC),
         )
 
-    def _template(self, value: object, where: str) -> Template | None:
+    def _template(self, value: object, where: str) -> GoTemplate | None:
         try:
-            return Template(str(value), KNOWN)
+            return GoTemplate(str(value), KNOWN)
         except BadTemplate as error:
             self._add(where, str(error))
             return None

@@ -25,7 +25,7 @@ from strato.node.hollow.distributions import Draws
 from strato.node.hollow.stages.functions import Surroundings, functions_of
 from strato.node.hollow.stages.gotemplate import TemplateFailed
 from strato.node.hollow.stages.lifecycle import delay_seconds, finalizer_patch, next_stage, patch_of
-from strato.node.hollow.stages.model import Stage, Step
+from strato.node.hollow.stages.model import Stage, StageStep
 
 _WORKERS: Final = 16
 _PAGE: Final = 500
@@ -208,7 +208,7 @@ class StagePlayer:
                 self.observe(changed)
         return None
 
-    async def _take(self, step: Step, value: Json, key: Key) -> Json | None:
+    async def _take(self, step: StageStep, value: Json, key: Key) -> Json | None:
         """Carry out a step; return the changed object."""
         namespace, name = key
         if step.event is not None:

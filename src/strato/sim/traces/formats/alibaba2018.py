@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from strato.node.shapes import NodeShape
-from strato.sim.traces.cells import MOST_SECONDS, Line, cores, label_value, memory, requests_of
+from strato.sim.traces.cells import MOST_SECONDS, LineReader, cores, label_value, memory, requests_of
 from strato.sim.traces.formats.tables import fixed, is_whole, most_fit
 from strato.sim.traces.input import InputFile
 from strato.sim.traces.reading import Format, Head, Reading
@@ -34,7 +34,7 @@ _TASK_FIELDS, _MACHINE_FIELDS = 9, 7
 _RACK, _ZONE = "topology.kubernetes.io/rack", "topology.kubernetes.io/zone"
 
 
-class Task(NamedTuple):
+class BatchTask(NamedTuple):
     """One task of a workflow."""
 
     number: str
@@ -60,7 +60,7 @@ def _is_machine(row: Sequence[str]) -> bool:
 
 
 def _read(files: Sequence[InputFile], reading: Reading) -> None:
-    jobs: dict[str, list[Task]] = defaultdict(list)
+    jobs: dict[str, list[BatchTask]] = defaultdict(list)
     for file in files:
         first = file.head.partition(b"\n")[0].decode(errors="replace").strip().split(",")
         if _is_machine(first):
@@ -74,7 +74,7 @@ def _read(files: Sequence[InputFile], reading: Reading) -> None:
         add_workflow(tasks, reading)
 
 
-def _task(cells: Sequence[str], line: Line, reading: Reading) -> Task | None:
+def _task(cells: Sequence[str], line: LineReader, reading: Reading) -> BatchTask | None:
     name, instances, _, job_name, state, start_text, end_text, cpu, mem = cells
     start = line.number_in("start_time", start_text, 0, MOST_SECONDS)
     end = line.number_in("end_time", end_text, 0, MOST_SECONDS)
@@ -95,7 +95,7 @@ def _task(cells: Sequence[str], line: Line, reading: Reading) -> Task | None:
             memory=memory(share * LARGEST_MEMORY_BYTES),
         ),
     )
-    return Task(number, after, job)
+    return BatchTask(number, after, job)
 
 
 def dag_of(name: str) -> tuple[str, tuple[str, ...]]:
@@ -106,7 +106,7 @@ def dag_of(name: str) -> tuple[str, tuple[str, ...]]:
     return found[1], tuple(filter(None, found[2].split("_")))
 
 
-def add_workflow(tasks: Sequence[Task], reading: Reading) -> None:
+def add_workflow(tasks: Sequence[BatchTask], reading: Reading) -> None:
     """Add the tasks of a job to a reading, with dependencies on those tasks of it that the trace has.
 
     A task with dependencies is submitted when the first task of the job began, the others when they began.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from strato.sim.traces.cells import MOST_SECONDS, Line, cores, memory
+from strato.sim.traces.cells import MOST_SECONDS, LineReader, cores, memory
 from strato.sim.traces.formats.tables import fixed, is_number, most_fit
 from strato.sim.traces.input import InputFile
 from strato.sim.traces.reading import Format, Head, Reading
@@ -41,7 +41,7 @@ def _read(files: Sequence[InputFile], reading: Reading) -> None:
                 reading.add(job)
 
 
-def _job(cells: Sequence[str], line: Line, number: int, reading: Reading) -> TraceJob:
+def _job(cells: Sequence[str], line: LineReader, number: int, reading: Reading) -> TraceJob:
     user, category, cpu, mem = cells[1], cells[8], cells[9], cells[10]
     created = line.number_in("created", cells[3], 0, MOST_SECONDS)
     deleted = line.number_in("deleted", cells[4], 0, MOST_SECONDS)

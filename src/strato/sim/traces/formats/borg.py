@@ -25,7 +25,7 @@ STILL_RAN: Final = "ran before the trace began, or not to an end"
 _MICRO: Final = 1e-6
 
 
-class Event(Enum):
+class TaskEvent(Enum):
     """The kinds of events of a task."""
 
     SUBMIT = "submit"
@@ -55,7 +55,12 @@ class Tasks:
     _other: int = 0
 
     def note(
-        self, key: tuple[str, str], event: Event, microseconds: float, size: tuple[float, float], about: tuple[int, str]
+        self,
+        key: tuple[str, str],
+        event: TaskEvent,
+        microseconds: float,
+        size: tuple[float, float],
+        about: tuple[int, str],
     ) -> None:
         """Take an event.
 
@@ -69,15 +74,15 @@ class Tasks:
         at = microseconds * _MICRO
         life = self._lives.get(key)
         if life is None:
-            if event is Event.END:
+            if event is TaskEvent.END:
                 self._other += 1
                 return
             life = self._lives[key] = _Life(at, *size, *about)
         life.cpu, life.memory = size[0] or life.cpu, size[1] or life.memory
-        if event is Event.START and life.since < 0:
+        if event is TaskEvent.START and life.since < 0:
             life.since = at
             life.begun = at if life.begun < 0 else life.begun
-        elif event is Event.END and life.since >= 0:
+        elif event is TaskEvent.END and life.since >= 0:
             life.ran += at - life.since
             life.since = -1.0
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from strato.sim.traces.cells import MOST_SECONDS, Line
+from strato.sim.traces.cells import MOST_SECONDS, LineReader
 from strato.sim.traces.formats.tables import gpu_requests, has_header, records
 from strato.sim.traces.input import InputFile
 from strato.sim.traces.reading import Format, Head, Reading
@@ -33,7 +33,7 @@ def _read(files: Sequence[InputFile], reading: Reading) -> None:
                 reading.add(job)
 
 
-def _job(cells: Sequence[str], line: Line, reading: Reading) -> TraceJob:
+def _job(cells: Sequence[str], line: LineReader, reading: Reading) -> TraceJob:
     number, user, gpus, submitted, model, duration, expected, kind = cells
     submit = line.number_in("submit_time", submitted, 0, MOST_SECONDS)
     deadline = None

@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
-from strato.sim.traces.cells import MOST_SECONDS, Line, cores, memory, requests_of
-from strato.sim.traces.formats.alibaba2018 import LARGEST_MEMORY_BYTES, Task, add_workflow
+from strato.sim.traces.cells import MOST_SECONDS, LineReader, cores, memory, requests_of
+from strato.sim.traces.formats.alibaba2018 import LARGEST_MEMORY_BYTES, BatchTask, add_workflow
 from strato.sim.traces.formats.tables import has_header, records
 from strato.sim.traces.input import InputFile
 from strato.sim.traces.reading import Format, Head, Reading
@@ -28,7 +28,7 @@ def _recognise(head: Head) -> int:
 
 def _read(files: Sequence[InputFile], reading: Reading) -> None:
     for file in files:
-        jobs: dict[str, list[Task]] = defaultdict(list)
+        jobs: dict[str, list[BatchTask]] = defaultdict(list)
         for line, cells in records(file, reading, _COLUMNS):
             task = _task(cells, line, reading)
             if not line.reject():
@@ -37,7 +37,7 @@ def _read(files: Sequence[InputFile], reading: Reading) -> None:
             add_workflow(tasks, reading)
 
 
-def _task(cells: Sequence[str], line: Line, reading: Reading) -> Task:
+def _task(cells: Sequence[str], line: LineReader, reading: Reading) -> BatchTask:
     submitted, duration, cpu, mem, job, task, instances = cells
     number, *after = task.split("_")
     replicas = line.whole("instances_num", instances, 1)
@@ -51,7 +51,7 @@ def _task(cells: Sequence[str], line: Line, reading: Reading) -> Task:
         min_replicas=1 if replicas > 1 else None,
         requests=requests,
     )
-    return Task(number, tuple(after), made)
+    return BatchTask(number, tuple(after), made)
 
 
 FORMAT: Final = Format(

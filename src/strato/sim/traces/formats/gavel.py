@@ -19,7 +19,7 @@ import msgspec
 from strato.decoding import UNDECODABLE
 from strato.errors import InvalidInput, Problem, UsageError
 from strato.node.shapes import GPU, NodeShape
-from strato.sim.traces.cells import MOST_SECONDS, Line
+from strato.sim.traces.cells import MOST_SECONDS, LineReader
 from strato.sim.traces.formats.tables import gpu_requests, is_number, most_fit
 from strato.sim.traces.input import InputFile, why
 from strato.sim.traces.reading import GPU_MODEL, Format, Head, Reading
@@ -69,7 +69,7 @@ def _alone(files: Sequence[InputFile]) -> Sequence[InputFile]:
     return traces if len(traces) > 1 else ()
 
 
-def _take(fields: Sequence[str], line: Line, rates: Mapping[str, float], reading: Reading) -> None:
+def _take(fields: Sequence[str], line: LineReader, rates: Mapping[str, float], reading: Reading) -> None:
     if len(fields) not in _PLACES:
         line.note("", f"has {len(fields)} fields, the format has 7 or 10")
         line.reject()

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from strato.sim.traces.formats.borg import Event, Machines, Tasks
+from strato.sim.traces.formats.borg import Machines, TaskEvent, Tasks
 from strato.sim.traces.formats.tables import fixed, is_number, is_whole, most_fit
 from strato.sim.traces.input import InputFile
 from strato.sim.traces.reading import Format, Head, Reading
 
 _TASK_FIELDS, _MACHINE_FIELDS = 13, 6
-_EVENTS = (Event.SUBMIT, Event.START, *(Event.END,) * 5, Event.OTHER, Event.OTHER)
+_EVENTS = (TaskEvent.SUBMIT, TaskEvent.START, *(TaskEvent.END,) * 5, TaskEvent.OTHER, TaskEvent.OTHER)
 _AFTER_THE_TRACE = 2**63 - 1
 _REMOVED = "1"
 

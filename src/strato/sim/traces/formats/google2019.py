@@ -17,8 +17,8 @@ from typing import Any, Final
 import msgspec
 
 from strato.decoding import UNDECODABLE
-from strato.sim.traces.cells import Line
-from strato.sim.traces.formats.borg import Event, Machines, Tasks
+from strato.sim.traces.cells import LineReader
+from strato.sim.traces.formats.borg import Machines, TaskEvent, Tasks
 from strato.sim.traces.formats.tables import cells_by_title
 from strato.sim.traces.input import InputFile, why
 from strato.sim.traces.reading import Format, Head, Reading
@@ -30,7 +30,15 @@ _TYPES = (
 )
 """The types of events, by their number."""
 _NUMBERS = {**{name: number for number, name in enumerate(_TYPES)}, **{str(number): number for number in range(11)}}
-_EVENTS = (Event.SUBMIT, Event.OTHER, Event.OTHER, Event.START, *(Event.END,) * 5, Event.OTHER, Event.OTHER)
+_EVENTS = (
+    TaskEvent.SUBMIT,
+    TaskEvent.OTHER,
+    TaskEvent.OTHER,
+    TaskEvent.START,
+    *(TaskEvent.END,) * 5,
+    TaskEvent.OTHER,
+    TaskEvent.OTHER,
+)
 _MACHINE_TYPES = {"1": 1, "2": 2, "3": 3, "ADD": 1, "REMOVE": 2, "UPDATE": 3}
 _AFTER_THE_TRACE = 2**63 - 1
 _SETS = ("1", "ALLOC_SET")
@@ -76,7 +84,7 @@ def _is_collections(file: InputFile) -> bool:
     return b"instance_index" not in file.head[:4000]
 
 
-def _entries(file: InputFile, reading: Reading) -> Iterator[tuple[Line, Mapping[str, Any]]]:
+def _entries(file: InputFile, reading: Reading) -> Iterator[tuple[LineReader, Mapping[str, Any]]]:
     if not file.head.lstrip().startswith(b"{"):
         yield from cells_by_title(file, reading)
         return
@@ -99,7 +107,7 @@ def _text(entry: Mapping[str, Any], key: str) -> str:
     return "" if value is None else str(value).strip()
 
 
-def _type(entry: Mapping[str, Any], line: Line) -> int:
+def _type(entry: Mapping[str, Any], line: LineReader) -> int:
     number = _NUMBERS.get(_text(entry, "type").upper())
     if number is None:
         line.note("type", f"{_text(entry, 'type')[:40]!r} is no event")
@@ -107,7 +115,7 @@ def _type(entry: Mapping[str, Any], line: Line) -> int:
     return number
 
 
-def _size(entry: Mapping[str, Any], name: str, line: Line) -> tuple[float, float]:
+def _size(entry: Mapping[str, Any], name: str, line: LineReader) -> tuple[float, float]:
     """Return CPUs and memory of a nested or flat entry."""
     value = entry.get(name)
     if isinstance(value, str) and value.startswith("{") and len(value) < 200:
@@ -122,13 +130,13 @@ def _size(entry: Mapping[str, Any], name: str, line: Line) -> tuple[float, float
     return found[0], found[1]
 
 
-def _note_instance(entry: Mapping[str, Any], line: Line, tasks: Tasks, users: Mapping[str, str]) -> None:
+def _note_instance(entry: Mapping[str, Any], line: LineReader, tasks: Tasks, users: Mapping[str, str]) -> None:
     event = _EVENTS[_type(entry, line)]
     at = line.whole("time", _text(entry, "time"), 0, _AFTER_THE_TRACE)
     priority = line.whole("priority", _text(entry, "priority") or "0", 0, 1000)
     size = _size(entry, "resource_request", line)
     if _text(entry, "collection_type").upper() in _SETS:
-        if event is Event.SUBMIT:
+        if event is TaskEvent.SUBMIT:
             line.skip(ALLOCS)
         return
     job = _text(entry, "collection_id")
@@ -148,7 +156,7 @@ def _note_collection(entry: Mapping[str, Any], users: dict[str, str], after: dic
         known.extend(str(one) for one in before[:100] if str(one) and str(one) not in known)
 
 
-def _note_machine(entry: Mapping[str, Any], line: Line, machines: Machines) -> None:
+def _note_machine(entry: Mapping[str, Any], line: LineReader, machines: Machines) -> None:
     at = line.whole("time", _text(entry, "time"), 0, _AFTER_THE_TRACE)
     cpu, mem = _size(entry, "capacity", line)
     if _MACHINE_TYPES.get(_text(entry, "type").upper(), 1) != 2:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from strato.sim.traces.cells import MOST_SECONDS, Line, cores
+from strato.sim.traces.cells import MOST_SECONDS, LineReader, cores
 from strato.sim.traces.formats.tables import gpu_requests, has_header, records
 from strato.sim.traces.input import InputFile
 from strato.sim.traces.reading import Format, Head, Reading, machine
@@ -44,7 +44,7 @@ def _read(files: Sequence[InputFile], reading: Reading) -> None:
                 reading.add(job)
 
 
-def _job(cells: Sequence[str], line: Line, reading: Reading) -> TraceJob | None:
+def _job(cells: Sequence[str], line: LineReader, reading: Reading) -> TraceJob | None:
     number, user, cluster, gpu_text, cpu_text, node_text, state, submitted, duration, waited = cells
     gpus, cpus = line.whole("gpu_num", gpu_text), line.whole("cpu_num", cpu_text)
     nodes = max(1, line.whole("node_num", node_text))

@@ -26,7 +26,7 @@ from strato.api.volcano.scheduling import POD_GROUP_ANNOTATIONS, PodGroup
 from strato.decoding import UNDECODABLE
 from strato.errors import UsageError
 from strato.node.shapes import NodeShape
-from strato.sim.traces.cells import MOST_REPLICAS, Line, instant_seconds
+from strato.sim.traces.cells import MOST_REPLICAS, LineReader, instant_seconds
 from strato.sim.traces.input import InputFile, why
 from strato.sim.traces.reading import Format, Head, Reading
 from strato.sim.workloads.jobs import TraceJob
@@ -51,7 +51,7 @@ def _recognise(head: Head) -> int:
 
 
 def _read(files: Sequence[InputFile], reading: Reading) -> None:
-    found: dict[str, list[tuple[Line, Any]]] = defaultdict(list)
+    found: dict[str, list[tuple[LineReader, Any]]] = defaultdict(list)
     for file in files:
         line = reading.line(file)
         for number, item in enumerate(_objects(file), start=1):
@@ -108,7 +108,7 @@ def _kind(kind: str, item: Mapping[str, Any]) -> str:
     return "VolcanoJob" if str(item.get("apiVersion", "")).startswith("batch.volcano.sh/") else "KubeJob"
 
 
-def _typed(item: Mapping[str, Any], type_: type[T], line: Line) -> T | None:
+def _typed(item: Mapping[str, Any], type_: type[T], line: LineReader) -> T | None:
     """Decode one object; if that fails, report the problem and return None."""
     metadata = item.get("metadata")
     name = metadata.get("name", "") if isinstance(metadata, dict) else ""
@@ -120,7 +120,7 @@ def _typed(item: Mapping[str, Any], type_: type[T], line: Line) -> T | None:
         return None
 
 
-def _all_typed(items: Sequence[tuple[Line, Any]], type_: type[T]) -> Iterator[T]:
+def _all_typed(items: Sequence[tuple[LineReader, Any]], type_: type[T]) -> Iterator[T]:
     for line, item in items:
         if (typed := _typed(item, type_, line)) is not None:
             yield typed
@@ -130,7 +130,7 @@ def _key(found: Any) -> tuple[str, str]:
     return found.metadata.namespace, found.metadata.name
 
 
-def _take_node(node: Node | None, line: Line, reading: Reading) -> None:
+def _take_node(node: Node | None, line: LineReader, reading: Reading) -> None:
     if node is None:
         return
     offered = node.status.allocatable or node.status.capacity

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from strato.sim.traces.cells import MOST_SECONDS, Line, cores, instant_seconds, memory
+from strato.sim.traces.cells import MOST_SECONDS, LineReader, cores, instant_seconds, memory
 from strato.sim.traces.formats.tables import has_header, is_number, records
 from strato.sim.traces.input import InputFile
 from strato.sim.traces.reading import Format, Head, Reading
@@ -35,7 +35,7 @@ def _read(files: Sequence[InputFile], reading: Reading) -> None:
                 reading.add(job)
 
 
-def _job(cells: Sequence[str], line: Line, reading: Reading) -> TraceJob:
+def _job(cells: Sequence[str], line: LineReader, reading: Reading) -> TraceJob:
     number, submitted, duration, cpus, mem = cells
     return TraceJob(
         name=reading.names.new(number),
@@ -48,7 +48,7 @@ def _job(cells: Sequence[str], line: Line, reading: Reading) -> TraceJob:
     )
 
 
-def _instant(text: str, line: Line) -> float:
+def _instant(text: str, line: LineReader) -> float:
     if not is_number(text) and (found := instant_seconds(text)) is not None:
         return found
     return line.number_in("submission_time", text, 0, MOST_SECONDS * 1000) / 1000

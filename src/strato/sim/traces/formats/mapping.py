@@ -28,7 +28,7 @@ from typing import Final
 from strato.api import yamltext
 from strato.errors import InvalidInput, Problem, nearest, one_line
 from strato.sim.documents import Document
-from strato.sim.traces.cells import Line, instant_seconds, shown
+from strato.sim.traces.cells import LineReader, instant_seconds, shown
 from strato.sim.traces.formats import ours
 from strato.sim.traces.input import InputFile
 from strato.sim.traces.reading import Format, Head, Reading
@@ -186,7 +186,7 @@ def _read_table(file: InputFile, mapping: _Mapping, label: str, reading: Reading
     if missing := sorted(wanted - set(places)):
         named = [Problem(label, f"{file.label} has no column {name!r}{nearest(name, places)}") for name in missing]
         raise InvalidInput("the mapping", named)
-    line = Line(file.label, reading.odd)
+    line = LineReader(file.label, reading.odd)
     for number, (at, row) in enumerate(rows, start=1):
         line.at(at)
         if len(row) != len(header):
@@ -199,7 +199,7 @@ def _read_table(file: InputFile, mapping: _Mapping, label: str, reading: Reading
             ours.take(cells, line, number, reading)
 
 
-def _cell(name: str, source: _Source, row: Sequence[str], places: Mapping[str, int], line: Line) -> str:
+def _cell(name: str, source: _Source, row: Sequence[str], places: Mapping[str, int], line: LineReader) -> str:
     """Return the text of a cell of our own CSV."""
     if source.value:
         return source.value
@@ -217,7 +217,7 @@ def _cell(name: str, source: _Source, row: Sequence[str], places: Mapping[str, i
     return text
 
 
-def _seconds(column: str, text: str, unit: str, line: Line) -> float:
+def _seconds(column: str, text: str, unit: str, line: LineReader) -> float:
     if unit == _TIME:
         found = instant_seconds(text)
         if found is None:

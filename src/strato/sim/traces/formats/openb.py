@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from strato.node.shapes import NodeShape
-from strato.sim.traces.cells import MOST_SECONDS, Line, cores, label_value, memory
+from strato.sim.traces.cells import MOST_SECONDS, LineReader, cores, label_value, memory
 from strato.sim.traces.formats.tables import USE_MODELS, has_header, records, share_requests, shared_cards
 from strato.sim.traces.input import InputFile
 from strato.sim.traces.reading import GPU_MODEL, Format, Head, Reading
@@ -68,7 +68,7 @@ def _read_nodes(file: InputFile, reading: Reading) -> None:
             reading.add_nodes(NodeShape(1, resources, labels=labels, name=reading.names.new(name)))
 
 
-def _job(cells: Sequence[str], line: Line, number: int, reading: Reading) -> TraceJob:
+def _job(cells: Sequence[str], line: LineReader, number: int, reading: Reading) -> TraceJob:
     name, cpu, mib, gpu_text, milli_text, models, created, deleted, scheduled = cells
     gpus = line.whole("num_gpu", gpu_text, 0, 64)
     milli = line.whole("gpu_milli", milli_text, 0, 1000) if gpus else 0

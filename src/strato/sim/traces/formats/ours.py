@@ -7,7 +7,7 @@ from typing import Final
 
 from strato.api import names, quantity
 from strato.node.shapes import GPU
-from strato.sim.traces.cells import MOST_REPLICAS, Line, shown
+from strato.sim.traces.cells import MOST_REPLICAS, LineReader, shown
 from strato.sim.traces.input import InputFile, Rows, rows_of
 from strato.sim.traces.oddities import Oddities
 from strato.sim.traces.reading import Format, Head, Reading, ReadOptions
@@ -54,11 +54,11 @@ def _read(files: Sequence[InputFile], reading: Reading) -> None:
 def _read_rows(rows: Rows, label: str, reading: Reading) -> None:
     odd = reading.odd
     header_line, header = next(rows, (1, []))
-    columns = _header(header, Line(label, odd).at(header_line))
+    columns = _header(header, LineReader(label, odd).at(header_line))
     if columns is None:
         odd.raise_all()
         return
-    line = Line(label, odd)
+    line = LineReader(label, odd)
     for number, (at, row) in enumerate(rows, start=1):
         line.at(at)
         if len(row) > len(header):
@@ -69,7 +69,7 @@ def _read_rows(rows: Rows, label: str, reading: Reading) -> None:
             take(cells, line, number, reading)
 
 
-def take(cells: Mapping[str, str], line: Line, number: int, reading: Reading) -> None:
+def take(cells: Mapping[str, str], line: LineReader, number: int, reading: Reading) -> None:
     """Add the job of a line, unless a cell cannot be read.
 
     Args:
@@ -89,7 +89,7 @@ def _alias(title: str) -> str:
     return title.strip().lower().replace(" ", "_")
 
 
-def _header(header: Sequence[str], line: Line) -> dict[str, int] | None:
+def _header(header: Sequence[str], line: LineReader) -> dict[str, int] | None:
     """Return the index of each column; if the header is wrong, report its problems and return None."""
     known = {alias: name for name, aliases in COLUMNS.items() for alias in aliases}
     columns: dict[str, int] = {}
@@ -110,7 +110,7 @@ def _header(header: Sequence[str], line: Line) -> dict[str, int] | None:
     return columns if fine else None
 
 
-def _job(cells: Mapping[str, str], line: Line, number: int, reading: Reading) -> TraceJob:
+def _job(cells: Mapping[str, str], line: LineReader, number: int, reading: Reading) -> TraceJob:
     queue, user = cells.get("queue", ""), cells.get("user", "")
     requests = _requests(line, cells)
     submit, run = line.seconds("submit", cells["submit"]), line.seconds("run_time", cells["run_time"])
@@ -140,7 +140,7 @@ def _job(cells: Mapping[str, str], line: Line, number: int, reading: Reading) ->
     )
 
 
-def _requests(line: Line, cells: Mapping[str, str]) -> dict[str, str]:
+def _requests(line: LineReader, cells: Mapping[str, str]) -> dict[str, str]:
     requests: dict[str, str] = {}
     named = {resource: cells.get(column, "") for column, resource in _RESOURCES.items()}
     for column, (resource, text) in zip(_RESOURCES, named.items(), strict=True):
@@ -152,7 +152,7 @@ def _requests(line: Line, cells: Mapping[str, str]) -> dict[str, str]:
     return requests or {"cpu": "1"}
 
 
-def _amount(line: Line, column: str, text: str) -> str:
+def _amount(line: LineReader, column: str, text: str) -> str:
     try:
         parsed = quantity.parse(text)
     except ValueError as error:
@@ -164,17 +164,17 @@ def _amount(line: Line, column: str, text: str) -> str:
     return quantity.canonical(text)
 
 
-def _whole(line: Line, column: str, cells: Mapping[str, str], default: int, low: int, high: int) -> int:
+def _whole(line: LineReader, column: str, cells: Mapping[str, str], default: int, low: int, high: int) -> int:
     text = cells.get(column, "")
     return line.whole(column, text, low, high) if text else default
 
 
-def _optional(line: Line, column: str, cells: Mapping[str, str]) -> float | None:
+def _optional(line: LineReader, column: str, cells: Mapping[str, str]) -> float | None:
     text = cells.get(column, "")
     return line.seconds(column, text) if text else None
 
 
-def _pairs(line: Line, column: str, cells: Mapping[str, str]) -> dict[str, str]:
+def _pairs(line: LineReader, column: str, cells: Mapping[str, str]) -> dict[str, str]:
     """Read ``key=value;key=value``."""
     pairs: dict[str, str] = {}
     for part in filter(None, cells.get(column, "").split(_SEPARATOR)):
@@ -186,7 +186,7 @@ def _pairs(line: Line, column: str, cells: Mapping[str, str]) -> dict[str, str]:
     return pairs
 
 
-def _object_name(line: Line, column: str, text: str) -> None:
+def _object_name(line: LineReader, column: str, text: str) -> None:
     problems = names.check_label(text)
     if problems:
         line.note(column, f"{shown(text)} cannot name an object: {problems[0]}")

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from strato.node.shapes import NodeShape
-from strato.sim.traces.cells import MOST_SECONDS, Line, cores, label_value, memory
+from strato.sim.traces.cells import MOST_SECONDS, LineReader, cores, label_value, memory
 from strato.sim.traces.formats.alibaba2018 import NOT_WHOLE
 from strato.sim.traces.formats.tables import fixed, is_number, most_fit, share_requests, shared_cards
 from strato.sim.traces.input import InputFile
@@ -68,7 +68,7 @@ def _read(files: Sequence[InputFile], reading: Reading) -> None:
 
 
 def _job(
-    cells: Sequence[str], line: Line, submitted: Mapping[str, tuple[float, str]], reading: Reading
+    cells: Sequence[str], line: LineReader, submitted: Mapping[str, tuple[float, str]], reading: Reading
 ) -> TraceJob | None:
     name, task, instances, _, start_text, end_text, cpu, mem, gpu, _ = cells
     if not start_text or not end_text or not instances:

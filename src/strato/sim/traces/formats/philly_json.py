@@ -16,7 +16,7 @@ import msgspec
 
 from strato.decoding import UNDECODABLE
 from strato.errors import UsageError
-from strato.sim.traces.cells import Line
+from strato.sim.traces.cells import LineReader
 from strato.sim.traces.formats.tables import fixed, gpu_requests
 from strato.sim.traces.input import InputFile, why
 from strato.sim.traces.reading import Format, Head, Reading, machine
@@ -83,7 +83,7 @@ def _read_jobs(file: InputFile, reading: Reading) -> None:
         _take(job, line, reading)
 
 
-def _take(job: _Job, line: Line, reading: Reading) -> None:
+def _take(job: _Job, line: LineReader, reading: Reading) -> None:
     submit = line.instant("submitted_time", job.submitted_time or "")
     if line.reject():
         return

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from strato.sim.traces.cells import MOST_SECONDS, Line, cores, instant_seconds, memory, shown
+from strato.sim.traces.cells import MOST_SECONDS, LineReader, cores, instant_seconds, memory, shown
 from strato.sim.traces.formats.tables import cells_by_title, gpu_requests
 from strato.sim.traces.input import InputFile
 from strato.sim.traces.reading import Format, Head, Reading
@@ -44,7 +44,7 @@ def _read(files: Sequence[InputFile], reading: Reading) -> None:
                 reading.add(job)
 
 
-def _job(cells: _Cells, line: Line, reading: Reading) -> TraceJob | None:
+def _job(cells: _Cells, line: LineReader, reading: Reading) -> TraceJob | None:
     number, state = cells["jobid"], cells.get("state", "").partition(" ")[0].upper()
     if "." in number:
         line.skip(STEPS)
@@ -77,7 +77,7 @@ def _job(cells: _Cells, line: Line, reading: Reading) -> TraceJob | None:
     )
 
 
-def _instant(cells: _Cells, column: str, line: Line) -> float | None:
+def _instant(cells: _Cells, column: str, line: LineReader) -> float | None:
     """Return an instant; report a problem if the column is missing."""
     text = cells.get(column, "")
     if text.lower() in _NO_TIME:
@@ -86,7 +86,7 @@ def _instant(cells: _Cells, column: str, line: Line) -> float | None:
     return _optional_instant(cells, column, line)
 
 
-def _optional_instant(cells: _Cells, column: str, line: Line) -> float | None:
+def _optional_instant(cells: _Cells, column: str, line: LineReader) -> float | None:
     text = cells.get(column, "")
     if text.lower() in _NO_TIME:
         return None
@@ -98,7 +98,7 @@ def _optional_instant(cells: _Cells, column: str, line: Line) -> float | None:
     return found
 
 
-def _run_seconds(cells: _Cells, line: Line) -> float:
+def _run_seconds(cells: _Cells, line: LineReader) -> float:
     """Return how long a job ran; 0 if no column has it."""
     raw, elapsed = cells.get("elapsedraw", ""), cells.get("elapsed", "")
     if raw:
@@ -109,7 +109,7 @@ def _run_seconds(cells: _Cells, line: Line) -> float:
     return 0.0 if begun is None or ended is None else max(0.0, ended - begun)
 
 
-def _duration(text: str, column: str, line: Line) -> float:
+def _duration(text: str, column: str, line: LineReader) -> float:
     """Read ``[days-]hours:minutes:seconds`` or ``minutes:seconds``."""
     found = _TIME.fullmatch(text)
     if found is None:
@@ -119,7 +119,7 @@ def _duration(text: str, column: str, line: Line) -> float:
     return min(MOST_SECONDS, float(((days * 24 + hours) * 60 + minutes) * 60 + seconds))
 
 
-def _limit_seconds(cells: _Cells, line: Line) -> float | None:
+def _limit_seconds(cells: _Cells, line: LineReader) -> float | None:
     raw, text = cells.get("timelimitraw", ""), cells.get("timelimit", "")
     if raw and raw.lower() not in _NO_LIMIT:
         return line.number_in("TimelimitRaw", raw, 0, MOST_SECONDS / 60) * 60
@@ -141,14 +141,16 @@ def _tres(text: str) -> dict[str, str]:
     return found
 
 
-def _count(line: Line, cells: _Cells, columns: Sequence[str], other: str) -> int:
+def _count(line: LineReader, cells: _Cells, columns: Sequence[str], other: str) -> int:
     for column in columns:
         if text := cells.get(column, ""):
             return line.whole(column, text)
     return line.whole("TRES", other) if other else 0
 
 
-def _memory(cells: _Cells, tres: Mapping[str, str], cpus: int, nodes: int, pods: int, line: Line) -> dict[str, str]:
+def _memory(
+    cells: _Cells, tres: Mapping[str, str], cpus: int, nodes: int, pods: int, line: LineReader
+) -> dict[str, str]:
     """Return the memory request of each pod."""
     text = tres.get("mem", "") or cells.get("reqmem", "")
     if not text or text in ("0", "?"):

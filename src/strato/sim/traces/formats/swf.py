@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from strato.errors import UsageError
-from strato.sim.traces.cells import LONGEST_NAME, MOST_REPLICAS, Line, cleaned_name, memory, shown
+from strato.sim.traces.cells import LONGEST_NAME, MOST_REPLICAS, LineReader, cleaned_name, memory, shown
 from strato.sim.traces.input import InputFile
 from strato.sim.traces.oddities import Oddities
 from strato.sim.traces.reading import Format, Head, Reading, ReadOptions, machine
@@ -75,7 +75,7 @@ def _read(files: Sequence[InputFile], reading: Reading) -> None:
 
 
 def _read_lines(lines: Iterator[tuple[int, str]], label: str, reading: Reading, limits: dict[str, int]) -> None:
-    line = Line(label, reading.odd)
+    line = LineReader(label, reading.odd)
     taken: set[str] = set()
     for number, text in lines:
         content, mark, _ = text.partition(";")
@@ -89,7 +89,7 @@ def _read_lines(lines: Iterator[tuple[int, str]], label: str, reading: Reading, 
             _take(fields, numbers, line, reading, taken)
 
 
-def _take(fields: Sequence[str], numbers: Sequence[float], line: Line, reading: Reading, taken: set[str]) -> None:
+def _take(fields: Sequence[str], numbers: Sequence[float], line: LineReader, reading: Reading, taken: set[str]) -> None:
     job = _job(fields, numbers, reading)
     if job is None:
         line.skip(NEVER_RAN)
@@ -109,7 +109,7 @@ def _number(text: str) -> float | None:
     return number if abs(number) < _LARGEST else None
 
 
-def _numbers(fields: Sequence[str], line: Line) -> list[float]:
+def _numbers(fields: Sequence[str], line: LineReader) -> list[float]:
     if len(fields) < _FIELDS:
         line.note("", f"has {len(fields)} fields, the format has {_FIELDS}")
         return []

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from strato.node.shapes import GPU
-from strato.sim.traces.cells import Line
+from strato.sim.traces.cells import LineReader
 from strato.sim.traces.input import InputFile
 from strato.sim.traces.reading import Head, Reading
 
@@ -36,7 +36,7 @@ def most_fit(head: Head, fits: Callable[[Sequence[str]], bool], delimiter: str =
 
 def records(
     file: InputFile, reading: Reading, columns: Sequence[str], optional: Sequence[str] = ()
-) -> Iterator[tuple[Line, list[str]]]:
+) -> Iterator[tuple[LineReader, list[str]]]:
     """Yield the cells of rows below a header, in the order of the arguments; "" for missing optional columns."""
     for line, cells in cells_by_title(file, reading, columns):
         yield line, [cells.get(column, "") for column in (*columns, *optional)]
@@ -44,7 +44,7 @@ def records(
 
 def cells_by_title(
     file: InputFile, reading: Reading, required: Sequence[str] = (), *, delimiter: str = ","
-) -> Iterator[tuple[Line, dict[str, str]]]:
+) -> Iterator[tuple[LineReader, dict[str, str]]]:
     """Yield the cells of rows below a header, by their titles in lower case.
 
     Raises:
@@ -70,7 +70,7 @@ def cells_by_title(
 
 def fixed(
     file: InputFile, reading: Reading, fields: int, *, delimiter: str = ",", header: str = ""
-) -> Iterator[tuple[Line, list[str]]]:
+) -> Iterator[tuple[LineReader, list[str]]]:
     """Yield the cells of the rows with a fixed number of fields; other rows are reported and skipped.
 
     Args:

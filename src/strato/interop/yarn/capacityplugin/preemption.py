@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from strato.interop.yarn.capacity.arithmetic import less_down_to_none
-from strato.interop.yarn.capacity.preemption import Marks, Round, advance, decide
+from strato.interop.yarn.capacity.preemption import Marks, PreemptionRound, advance, decide
 from strato.interop.yarn.capacity.preemptionmodel import (
     Application,
     ClusterState,
@@ -42,7 +42,7 @@ class Remembered(Kept):
     queues: dict[str, str] = field(default_factory=dict)
     """Queue path of each marked pod, by the pod's UID."""
     last_round_ms: float = float("-inf")
-    found: Round | None = None
+    found: PreemptionRound | None = None
     """Result of the last round."""
 
     def recall(self, queue: str, found: QueueMemory) -> None:
@@ -53,7 +53,7 @@ class Remembered(Kept):
         self.queues.update(dict.fromkeys(found.marked_since_ms, ""))
 
 
-class MakingRoom:
+class CapacityPreemption:
     """One cycle's preemption.
 
     Args:
@@ -92,7 +92,7 @@ class MakingRoom:
             still = {uid: chosen[uid] for uid in memory.due if uid in chosen}
             memory.due = {**still, **{container.key: container.queue for container in step.killed}}
             self._change_reservations(memory.found)
-        self.found: Round = memory.found
+        self.found: PreemptionRound = memory.found
 
     # -- answers for the plugin
     # -------------------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ class MakingRoom:
         path = application.leaf.path
         return self._is_owed(path) or self._within(application)
 
-    def _change_reservations(self, found: Round) -> None:
+    def _change_reservations(self, found: PreemptionRound) -> None:
         nodes = {_key_of(one): one.node for one in self._reservations}
         if self._settings.observe_only:
             return

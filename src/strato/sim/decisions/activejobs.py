@@ -1,4 +1,4 @@
-"""`Life`: the state of one submitted job; `PodForms`: its pods as objects at each stage, from bound to ended."""
+"""`ActiveJob`: the state of one submitted job; `PodFactory`: its pods as objects at each stage, from bound to ended."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from strato.controllers.job.group import is_admitted
 from strato.node.hollow.distributions import Draws
 from strato.node.hollow.runplan import RUN_SECONDS, has_run_annotations, plan_run, start_seconds, stop_seconds
 from strato.scheduler.model.plan import GroupStatus
-from strato.sim.decisions.templates import Template
+from strato.sim.decisions.templates import SubmissionTemplate
 from strato.sim.submission import CONTAINER, NAMESPACE, TASK
 from strato.sim.traces import TraceJob
 
@@ -32,7 +32,7 @@ class Course(NamedTuple):
     exit_code: int
 
 
-class Life:
+class ActiveJob:
     """A job that was submitted and has not ended.
 
     Attributes:
@@ -48,7 +48,7 @@ class Life:
 
     __slots__ = ("_meta", "_prefix", "failed", "group", "job", "key", "missing", "row", "succeeded", "template")
 
-    def __init__(self, row: int, job: TraceJob, template: Template, group: PodGroup, uid: str) -> None:
+    def __init__(self, row: int, job: TraceJob, template: SubmissionTemplate, group: PodGroup, uid: str) -> None:
         self.row = row
         self.job = job
         self.template = template
@@ -96,7 +96,7 @@ class Life:
         return [Course(start_seconds(notes, uid), *plan_run(notes, (), _NEVER, Draws(uid, 0, 0))) for uid in uids]
 
 
-class PodForms:
+class PodFactory:
     """Makes the Pod objects of each stage, from bound to ended; pods share specs and statuses that are equal."""
 
     def __init__(self) -> None:

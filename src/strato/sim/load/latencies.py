@@ -1,4 +1,4 @@
-"""`Lives`: when each pod of a load was due, acknowledged, bound, running and ended, as a client observes it. Pure.
+"""`LatencyTracker`: when a client saw each pod of a load due, acknowledged, bound, running and ended. Pure.
 
 All latencies count from when a submission was due, not from when it was sent. Otherwise a cluster that slows down its
 clients would show better latencies (coordinated omission).
@@ -32,7 +32,7 @@ class Latency:
     percentiles: Mapping[str, float]
 
 
-class Lives:
+class LatencyTracker:
     """Follows the pods of a load."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class Lives:
         """Number of due pods that have not ended."""
         return self.due_pods - self.reached(ENDED)
 
-    def latencies(self) -> dict[str, Latency]:
+    def by_stage(self) -> dict[str, Latency]:
         """Return the latency of each stage that a pod has reached, by name."""
         return {name: _latency(self.after(stage)) for stage, name in enumerate(STAGES) if len(self.after(stage))}
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from strato.interop.yarn.fair.cluster import ANYWHERE, Ask, ClusterNode, Container, EngineApp
+from strato.interop.yarn.fair.cluster import ANYWHERE, ClusterNode, Container, EngineApp, ResourceAsk
 from strato.interop.yarn.fair.preemption import Preemptor
 from strato.interop.yarn.fair.tree import FairQueue
 from strato.interop.yarn.fairplugin.mirror import Mirror
@@ -88,7 +88,7 @@ def count_of(container: Container, considered: Amounts) -> int:
     return -(-considered[biggest] // container.size[biggest]) if container.size[biggest] else 0
 
 
-class MakingRoom:
+class FairPreemption:
     """One cycle's preemption.
 
     Args:
@@ -214,7 +214,7 @@ class MakingRoom:
             app = self._mirror.apps.get(held.task.job.key) if held.task.job is not None else None
             if app is not None and held.node in state.nodes:
                 size = units.asked(held.task.cls.amounts)
-                state.nodes[held.node].reserved = app, Ask(1, size, {ANYWHERE: 1})
+                state.nodes[held.node].reserved = app, ResourceAsk(1, size, {ANYWHERE: 1})
         for key, app in self._mirror.apps.items():
             job = world.jobs[key]
             for task in job.pending.values():
@@ -222,7 +222,7 @@ class MakingRoom:
                 if app.asks and app.asks[-1].size == size:
                     app.asks[-1].counts[ANYWHERE] += 1
                 else:
-                    app.asks.append(Ask(1, size, {ANYWHERE: 1}))
+                    app.asks.append(ResourceAsk(1, size, {ANYWHERE: 1}))
 
     def _add(self, task: Task, app: EngineApp, node: ClusterNode) -> None:
         number = len(self._tasks)
