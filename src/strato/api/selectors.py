@@ -412,8 +412,9 @@ def parse_field_selector(text: str) -> FieldSelector:
         found = next((one for one in _OPERATOR_OR_ESCAPED.finditer(term) if one[0][0] != "\\"), None)
         if found is None:
             raise InvalidSelector(f"invalid selector: '{text}'; can't understand '{term}'")
-        value = _unescape(term[found.end() :])
-        requirements.append(FieldRequirement(term[: found.start()], value, negated=found[0] == "!="))
+        name, value = term[: found.start()], _unescape(term[found.end() :])
+        if name or value:  # "=" and "!=" select everything
+            requirements.append(FieldRequirement(name, value, negated=found[0] == "!="))
     return FieldSelector(tuple(requirements))
 
 

@@ -217,7 +217,7 @@ def required(field: str, detail: str = "") -> Cause:
 
 def invalid_value(field: str, value: object, detail: str) -> Cause:
     """``metadata.name: Invalid value: "X": …``."""
-    return Cause(INVALID, f"Invalid value: {render(value)}: {detail}", field)
+    return Cause(INVALID, f"Invalid value: {render(value)}" + (f": {detail}" if detail else ""), field)
 
 
 def not_supported(field: str, value: object, supported: Sequence[str]) -> Cause:

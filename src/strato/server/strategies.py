@@ -106,7 +106,7 @@ _BY_KIND = {
     **dict.fromkeys((catalog.CSIDRIVER, catalog.CSINODE, catalog.VOLUMEATTACHMENT), _GUARDED_RETURNED),
     **dict.fromkeys((catalog.JOB, catalog.REPLICATIONCONTROLLER), _ORPHANING),
     catalog.SERVICE: Strategy(returns_deleted=True, created_by_update=True),
-    catalog.LEASE: Strategy(created_by_update=True, updates_blindly=False),
+    **dict.fromkeys((catalog.LEASE, catalog.RUNTIMECLASS), Strategy(created_by_update=True, updates_blindly=False)),
     catalog.CSISTORAGECAPACITY: Strategy(updates_blindly=False),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.server.rest.agreedcases import AGREED
 from tests.server.rest.handlercases import HANDLING
 from tests.server.rest.metadatacases import METADATA
 from tests.server.rest.objects import CORE, CRDS, MAPS, PODS, SECRETS, SERVE_WIDGETS, WIDGETS, crd, pod, widget
@@ -732,7 +733,7 @@ KINDS = [
         patch("/apis/batch/v1/namespaces/{ns}/jobs/a", {"spec": {"parallelism": 4}}),
         own_words(patch("/apis/batch/v1/namespaces/{ns}/jobs/a", {"spec": {"completions": 4}})),
         delete("/apis/batch/v1/namespaces/{ns}/jobs/a", {"propagationPolicy": "Background"}),
-        differs(WARNED, delete("/apis/batch/v1/namespaces/{ns}/jobs/b")),
+        delete("/apis/batch/v1/namespaces/{ns}/jobs/b"),
         get("/apis/batch/v1/namespaces/{ns}/jobs"),
         post(f"{CORE}/replicationcontrollers", {"metadata": {"name": "r"}, "spec": {"template": LABELLED}}),
         delete(f"{CORE}/replicationcontrollers/r"),
@@ -1536,4 +1537,5 @@ CASES = [
     *WRITES,
     *HANDLING,
     *METADATA,
+    *AGREED,
 ]

@@ -103,10 +103,10 @@ def _default_container(container: Json) -> None:
         source = variable.get("valueFrom")
         if source:
             field = source.get("fieldRef")
-            if field and not field.get("apiVersion"):
+            if field is not None and not field.get("apiVersion"):
                 field["apiVersion"] = "v1"
             resource = source.get("resourceFieldRef")
-            if resource and "divisor" not in resource:
+            if resource is not None and "divisor" not in resource:
                 resource["divisor"] = "0"
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
         probe = get(name)
@@ -172,10 +172,10 @@ def default_volume(volume: Json) -> None:
 def _default_downward(body: Json) -> None:
     for item in body.get("items") or ():
         field = item.get("fieldRef")
-        if field and not field.get("apiVersion"):
+        if field is not None and not field.get("apiVersion"):
             field["apiVersion"] = "v1"
         resource = item.get("resourceFieldRef")
-        if resource and "divisor" not in resource:
+        if resource is not None and "divisor" not in resource:
             resource["divisor"] = "0"
 
 

@@ -180,6 +180,10 @@ def _validate_ports(ports: list[Json], field: str, host_network: bool, causes: l
             causes.append(not_one_of(f"{place}.protocol", protocol, PROTOCOLS))
 
 
+_SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef")
+"""Where a variable's value may come from."""
+
+
 def _validate_env(variables: list[Json], field: str, causes: list[Cause]) -> None:
     for index, variable in enumerate(variables):
         name = variable.get("name")
@@ -188,22 +192,29 @@ def _validate_env(variables: list[Json], field: str, causes: list[Cause]) -> Non
         elif not names.is_env_name(name):
             causes += [invalid_value(f"{field}[{index}].name", name, text) for text in names.check_env_name(name)]
         source = variable.get("valueFrom")
-        if source is None:
-            continue
-        place = f"{field}[{index}].valueFrom"
-        given = [key for key in ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef") if source.get(key)]
-        if not given:
-            known = "`fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
-            causes.append(invalid_value(place, "", f"must specify one of: {known}"))
-        elif variable.get("value"):
-            causes.append(invalid_value(place, "", "may not be specified when `value` is not empty"))
-        elif len(given) > 1:
-            causes.append(invalid_value(place, "", "may not have more than one field specified at a time"))
-        if "fieldRef" in given:
-            check_field(source["fieldRef"], VARIABLE_FIELDS, f"{place}.fieldRef", causes)
-        for key in ("configMapKeyRef", "secretKeyRef"):
-            if key in given and not source[key].get("key"):
-                causes.append(required(f"{place}.{key}.key"))
+        if source is not None:
+            _validate_source(source, f"{field}[{index}].valueFrom", causes, has_value=bool(variable.get("value")))
+
+
+def _validate_source(source: Json, field: str, causes: list[Cause], *, has_value: bool) -> None:
+    given = [key for key in _SOURCES if source.get(key) is not None]
+    if "fieldRef" in given:
+        check_field(source["fieldRef"], VARIABLE_FIELDS, f"{field}.fieldRef", causes)
+    if "resourceFieldRef" in given and not source["resourceFieldRef"].get("resource"):
+        causes.append(required(f"{field}.resourceFieldRef.resource"))
+    for key in ("configMapKeyRef", "secretKeyRef"):
+        if key in given:
+            name = source[key].get("name") or ""
+            causes += [invalid_value(f"{field}.{key}.name", name, text) for text in names.check_subdomain(name)]
+            if not source[key].get("key"):
+                causes.append(required(f"{field}.{key}.key"))
+    if not given:
+        known = "`fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
+        causes.append(invalid_value(field, "", f"must specify one of: {known}"))
+    elif has_value:
+        causes.append(invalid_value(field, "", "may not be specified when `value` is not empty"))
+    elif len(given) > 1:
+        causes.append(invalid_value(field, "", "may not have more than one field specified at a time"))
 
 
 def _validate_env_from(sources: list[Json], field: str, causes: list[Cause]) -> None:

@@ -10,7 +10,7 @@ from strato.api.meta import Json
 from strato.api.selectors import InvalidSelector, from_label_selector
 from strato.api.shapes import LabelSelector, LabelSelectorRequirement
 from strato.api.status import invalid_value, not_supported, required
-from strato.api.validation.metadata import immutable
+from strato.api.validation.metadata import immutable, validate_labels
 from strato.api.validation.podspec import validate_template
 from strato.errors import Cause
 
@@ -39,13 +39,26 @@ def validate_workload(obj: Json) -> list[Cause]:
     replicas = spec.get("replicas")
     if replicas is not None and replicas < 0:
         causes.append(invalid_value("spec.replicas", replicas, "must be greater than or equal to 0"))
-    template = spec.get("template") or {}
-    selector = spec.get("selector")
-    if not selector:
-        causes.append(required("spec.selector"))
-    elif not (selector.get("matchLabels") or selector.get("matchExpressions")):
-        causes.append(invalid_value("spec.selector", selector, "empty selector is invalid for deployment"))
-    return causes + _template_problems(template, selector_matches(selector, _labels(template)) if selector else False)
+    template, selector, kind = spec.get("template") or {}, spec.get("selector"), obj.get("kind")
+    if selector is None:
+        missing = [] if kind == "DaemonSet" else [required("spec.selector")]
+        return [*causes, *missing, *_template_problems(template, fits=False)]
+    if not (selector.get("matchLabels") or selector.get("matchExpressions")):
+        noun = _EMPTY_FOR.get(str(kind), "deployment")
+        causes.append(invalid_value("spec.selector", {}, f"empty selector is invalid for {noun}"))
+        return causes + _template_problems(template, fits=True)
+    malformed: list[Cause] = []
+    validate_labels(selector.get("matchLabels") or {}, "spec.selector.matchLabels", malformed)
+    if not malformed:
+        return causes + _template_problems(template, selector_matches(selector, _labels(template)))
+    if kind == "DaemonSet":
+        return [*causes, *malformed, *_template_problems(template, fits=True)]
+    text = "" if kind == "StatefulSet" else "invalid label selector"
+    return [*causes, *malformed, invalid_value("spec.selector", selector, text)]
+
+
+_EMPTY_FOR = {"StatefulSet": "statefulset", "DaemonSet": "daemonset"}
+"""What Kubernetes calls the kinds whose selector is empty; ReplicaSets are deployments to it."""
 
 
 def validate_replication_controller(obj: Json) -> list[Cause]:
@@ -93,6 +106,21 @@ def fixed_selector(validate: Callable[[Json], list[Cause]]) -> Callable[[Json, J
         return causes
 
     return check
+
+
+def validate_revision(obj: Json) -> list[Cause]:
+    """Check a ControllerRevision, which keeps a state of a StatefulSet or DaemonSet."""
+    causes = [required("data", "data is mandatory")] if obj.get("data") is None else []
+    revision = obj.get("revision") or 0
+    if revision < 0:
+        causes.append(invalid_value("revision", revision, "must be greater than or equal to 0"))
+    return causes
+
+
+def validate_revision_update(obj: Json, old: Json) -> list[Cause]:
+    """Check a ControllerRevision, whose state may not change."""
+    changed = obj.get("data") != old.get("data")
+    return [*validate_revision(obj), *([immutable("data", obj.get("data"))] if changed else [])]
 
 
 def validate_job(obj: Json) -> list[Cause]:

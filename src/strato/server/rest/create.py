@@ -62,6 +62,8 @@ def _prepare(state: State, draft: Draft) -> None:
     elif kind is catalog.CUSTOMRESOURCEDEFINITION:
         obj["status"] = {}
         definitions.prepare(obj, state.clock.now(), None, state.definitions((obj.get("spec") or {}).get("group")))
+    elif kind is catalog.PERSISTENTVOLUME:
+        obj["status"]["lastPhaseTransitionTime"] = obj["metadata"]["creationTimestamp"]
     elif kind is catalog.VALIDATINGADMISSIONPOLICY:
         obj["status"] = typechecking.status_of(obj, state.registry)
     first_status = strategy_of(draft.served).first_status
@@ -103,7 +105,12 @@ def _is_prepared(_state: State, served: Served) -> bool:
     return served.kind in _PREPARED or first_status is not None
 
 
-_PREPARED = (catalog.NAMESPACE, catalog.CUSTOMRESOURCEDEFINITION, catalog.VALIDATINGADMISSIONPOLICY)
+_PREPARED = (
+    catalog.NAMESPACE,
+    catalog.CUSTOMRESOURCEDEFINITION,
+    catalog.PERSISTENTVOLUME,
+    catalog.VALIDATINGADMISSIONPOLICY,
+)
 
 
 _MEMBERS = (REST, STATUS)

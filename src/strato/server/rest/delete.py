@@ -31,6 +31,11 @@ from strato.server.strategies import strategy_of, strategy_of_kind
 
 _FOREGROUND, _ORPHAN = "foregroundDeletion", "orphan"
 _DELETE_OPTIONS = frozenset(("dryRun", "gracePeriodSeconds", "propagationPolicy", "orphanDependents"))
+_ABOUT_DEPENDENTS = frozenset(("propagationPolicy", "orphanDependents"))
+_PODS_STAY = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
+    "propagationPolicy=Orphan to suppress this warning"
+)
 _POLICIES = ("Foreground", "Background", "Orphan", "nil")
 FINISHED = ("Succeeded", "Failed")
 """Phases of pods that have ended."""
@@ -80,6 +85,7 @@ class Deleter:
             yield from self._state.dynamic.admit(admission_request, _as_sent(options))
             if bucket.latest(key) is not stored:
                 raise largewrites.Changed
+        admission_request.warnings += _warnings(kind, options)
         body, gone = self.remove(request, kind, target, old, options, storing.texts_of(stored))
         if gone and not strategy_of(served).returns_deleted:
             answer = Response(200, encode(_success(kind, target.name, old["metadata"]["uid"])))
@@ -141,7 +147,7 @@ class Deleter:
     ) -> Steps[list[str]]:
         """Delete the selected objects, each after admission of its deletion; return the warnings."""
         kind, bucket, left = served.kind, self._state.bucket(served.kind), SLICE_SECONDS
-        warnings: dict[str, None] = {}
+        warnings: dict[str, None] = dict.fromkeys(_warnings(served.kind, options))
         for key in deletion.keys:
             body = bucket.latest(key)
             if body is None:
@@ -264,12 +270,15 @@ def _read_options(request: Request) -> tuple[Request, Json]:
         text = request.param(name)
         if text and name not in options:
             options[name] = int(text) if name == "gracePeriodSeconds" and _is_number(text) else text
+    if request.query.get("dryRun"):
+        options["dryRun"] = list(request.query["dryRun"])
     check_delete_options(options)
-    if options.get("dryRun"):
-        request = dry_run(request)
-    elif request.query.get("dryRun"):
-        storing.check_options(request, "DeleteOptions")
-    return request, options
+    return dry_run(request) if options.get("dryRun") else request, options
+
+
+def _warnings(kind: Kind, options: Json) -> list[str]:
+    """Return the warning of a deletion of Jobs that does not say what becomes of their pods."""
+    return [_PODS_STAY] if kind is catalog.JOB and not _ABOUT_DEPENDENTS & options.keys() else []
 
 
 def _as_sent(options: Json) -> Json:

@@ -45,17 +45,23 @@ class Scale:
     ) -> Response | Awaitable[Response]:
         """Answer get, update or patch of a scale."""
         kind = served.kind
-        obj = self._state.require(kind, target.namespace, target.name)
         assert kind.scale_paths is not None
         if verb == "get":
-            return Response(200, encode(_scale_of(kind.scale_paths, obj)))
+            return Response(200, encode(_scale_of(kind.scale_paths, self._required(target, kind))))
         body = read_body(request.body, request.headers.get("content-type", ""))
+        media = request.headers.get("content-type", "").split(";", 1)[0]
+        if verb == "patch":
+            problems = ownership.problems(request, is_apply=media == ownership.APPLY_PATCH)
+            storing.check_options(request, "PatchOptions", problems)
+        elif verb == "update":
+            storing.check_options(request, "UpdateOptions")
+            _check_type(body)
+        else:
+            raise method_not_supported(kind, verb)
+        obj = self._required(target, kind)
         applied: Json | None = None
         if verb == "patch":
             scale = _scale_of(kind.scale_paths, obj)
-            media = request.headers.get("content-type", "").split(";", 1)[0]
-            problems = ownership.problems(request, is_apply=media == ownership.APPLY_PATCH)
-            storing.check_options(request, "PatchOptions", problems)
             if media == ownership.APPLY_PATCH:
                 config, _ = apply.configuration(request)
                 body = applied = self._applied(request, served, obj, config)
@@ -65,8 +71,6 @@ class Scale:
                 body = apply_merge_patch(scale, body)
             else:
                 raise UnsupportedMedia(f"a scale takes JSON, merge and apply patches, not {media}")
-        elif verb != "update":
-            raise method_not_supported(kind, verb)
         metadata, replicas = _read(body, is_patched=verb == "patch")
         _check(kind, {**metadata, "name": target.name, "namespace": target.namespace}, replicas)
         asked = metadata.get("resourceVersion")
@@ -99,6 +103,10 @@ class Scale:
             request, target, kind, "UPDATE", {**before, "spec": {"replicas": replicas}}, before
         )
         return admitted(self._state, request, asked, write)
+
+    def _required(self, target: ResourcePath, kind: Kind) -> Json:
+        """Return the object whose scale is asked for."""
+        return self._state.require(kind, target.namespace, target.name)
 
     def _applied(self, request: Request, served: Served, obj: Json, config: Json) -> Json:
         """Return the scale after applying a configuration, with its ``managedFields``."""
@@ -156,6 +164,18 @@ def _read(scale: Any, *, is_patched: bool) -> tuple[Json, int]:
     if is_patched:  # the patch itself is valid, its result is not
         raise Invalid(f' "" is invalid: patch: {wrong[0]}', causes=[Cause(INVALID, wrong[0], "patch")])
     raise BadRequest(preparation.unhandled(_SCALE, wrong[0]))
+
+
+def _check_type(body: Any) -> None:
+    """Check that what a client sent says of itself that it is a scale, or nothing.
+
+    Raises:
+        BadRequest: It is something else.
+    """
+    version, name = (body.get("apiVersion"), body.get("kind")) if isinstance(body, dict) else (None, None)
+    if (name or _SCALE.name, version or _SCALE.api_version) != (_SCALE.name, _SCALE.api_version):
+        text = f'{name} in version "{str(version).rpartition("/")[2]}" cannot be handled as a Scale: unknown conversion'
+        raise BadRequest(text)
 
 
 def _check(kind: Kind, metadata: Json, replicas: int) -> None:

@@ -8,6 +8,7 @@ from strato.api import catalog
 from strato.api.defaults.service import keep_addresses
 from strato.api.kinds import Kind
 from strato.api.status import conflict
+from strato.clock import format_time
 from strato.server import definitions, preparation
 from strato.server.dynamicadmission import typechecking
 from strato.server.path import ResourcePath
@@ -21,6 +22,7 @@ from strato.server.rest.state import State
 _STATUS_MEMBERS = ("apiVersion", "kind", "metadata", "status")
 _CHANGEABLE = ("labels", "annotations", "finalizers", "ownerReferences", "generateName")
 """Members of metadata that an update may change."""
+_PHASE_SINCE = "lastPhaseTransitionTime"
 
 
 def _check_revision(_state: State, draft: Draft) -> None:
@@ -54,6 +56,22 @@ def _carry_over(_state: State, draft: Draft) -> None:
     """Restore what this write may not change."""
     preparation.prepare_update(draft.served, draft.obj, _old(draft), subresource=draft.target.subresource)
     ownership.put_entries(draft)
+
+
+def _date_phase(state: State, draft: Draft) -> None:
+    """Note when a PersistentVolume changed its phase, unless the client says it."""
+    if draft.target.subresource != "status":
+        return
+    status, before = draft.obj["status"], _old(draft).get("status") or {}
+    said, known = status.get(_PHASE_SINCE), before.get(_PHASE_SINCE)
+    if status.get("phase") != before.get("phase"):
+        status[_PHASE_SINCE] = said if said and said != known else format_time(state.clock.now())
+    elif not said and known:
+        status[_PHASE_SINCE] = known
+
+
+def _is_volume(_state: State, served: Served) -> bool:
+    return served.kind is catalog.PERSISTENTVOLUME
 
 
 def _keep_addresses(_state: State, draft: Draft) -> None:
@@ -155,6 +173,7 @@ UPDATE = (
     DeclaredStep(_fill_defaults, frozenset((REST, STATUS))),
     DeclaredStep(ownership.track, _OBJECT),
     DeclaredStep(_carry_over, _OBJECT),
+    DeclaredStep(_date_phase, frozenset((STATUS, NEW)), _is_volume),
     DeclaredStep(certificaterequests.change, _ALL, certificaterequests.concerns),
     DeclaredStep(_keep_addresses, frozenset((REST,)), pipeline.is_service),
     DeclaredStep(_finalize, _OBJECT, lambda _, served: served.kind is catalog.NAMESPACE),

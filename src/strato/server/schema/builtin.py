@@ -63,17 +63,21 @@ def status_check(kind: Kind) -> Callable[[bytes], bool]:
     return fits_text(name, "status") if name is not None else lambda _: False
 
 
+def _is_int32(value: Any) -> bool:
+    return value.__class__ is int and -(1 << 31) <= value < (1 << 31)
+
+
 _SCALARS: dict[str, type | Check] = {
     "string": str,
     "bytes": is_bytes,
     "boolean": bool,
-    "int32": lambda value: value.__class__ is int and -(1 << 31) <= value < (1 << 31),
+    "int32": _is_int32,
     "int64": lambda value: value.__class__ is int and -(1 << 63) <= value < (1 << 63),
     "number": lambda value: value.__class__ in (int, float),
     "object": dict,
     "quantity": is_quantity,
     "time": is_time,
-    "int-or-string": lambda value: value.__class__ in (int, str),
+    "int-or-string": lambda value: value.__class__ is str or _is_int32(value),
     "any": lambda _: True,
 }
 

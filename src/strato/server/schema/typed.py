@@ -165,16 +165,17 @@ def _type(owner: str, kind: shapes.Type, time: Any) -> Any:
 
 
 _READ_TIME = Annotated[datetime, msgspec.Meta(tz=True)]
+_INT32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 _SCALARS: dict[str, Any] = {
     "string": str,
     "bytes": _checked(is_bytes),
     "boolean": bool,
-    "int32": Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)],
+    "int32": _INT32,
     "int64": Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)],
     "number": int | float,
     "object": dict[str, Any],
     "quantity": _checked(is_quantity),
     "time": _checked(is_time) | None,
-    "int-or-string": int | str,
+    "int-or-string": _INT32 | str,
     "any": Any,
 }

@@ -67,7 +67,9 @@ def _event(obj: Obj, now: float) -> list[Any]:
     first = obj.get("firstTimestamp") or obj.get("eventTime")
     last = series.get("lastObservedTime") or obj.get("lastTimestamp") or first
     reference: Obj = obj.get("involvedObject") or obj.get("regarding") or {}
-    target = f"{str(reference.get('kind', '')).lower()}/{reference.get('name', '')}"
+    target = str(reference.get("kind", "")).lower()
+    if reference.get("name"):
+        target += f"/{reference['name']}"
     source: Obj = obj.get("source") or {}
     component = source.get("component") or obj.get("reportingComponent") or obj.get("reportingController") or ""
     count = series.get("count") or obj.get("count") or 1
@@ -142,7 +144,7 @@ def _claim(obj: Obj, now: float) -> list[Any]:
 
 
 def _access(modes: list[str] | None) -> str:
-    return ",".join(_MODES.get(mode, mode) for mode in modes or ())
+    return ",".join(dict.fromkeys(_MODES.get(mode, mode) for mode in modes or ()))
 
 
 def _phase(obj: Obj) -> str:
