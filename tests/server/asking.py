@@ -13,9 +13,9 @@ ADMIN = User("admin", ("system:masters", "system:authenticated"))
 
 
 class Client:
-    """Sends and reads JSON."""
+    """Sends and reads JSON, as a user, or as nobody with None."""
 
-    def __init__(self, server: ApiServer, user: User = ADMIN) -> None:
+    def __init__(self, server: ApiServer, user: User | None = ADMIN) -> None:
         self.server, self._user = server, user
 
     async def send(

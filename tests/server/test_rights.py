@@ -134,6 +134,13 @@ async def test_a_named_object_is_listed_and_watched_by_its_name() -> None:
     await jane.ask("DELETE", maps, code=403, fieldSelector="metadata.name=one")
 
 
+@pytest.mark.parametrize("name", [".", "..", "a/b", "a%b"])
+async def test_a_name_that_no_path_can_hold_is_no_name_that_a_list_asks_for(name: str) -> None:
+    server = make()
+    await give(server, ["list"], ["configmaps"], name)
+    await Client(server, JANE).ask("GET", f"{NAMESPACE}/configmaps", code=403, fieldSelector=f"metadata.name={name}")
+
+
 async def test_an_update_that_creates_needs_the_right_to_create() -> None:
     server = make()
     await give(server, ["update", "get"], ["leases"])
@@ -232,6 +239,23 @@ async def test_a_self_review_shows_who_one_is_and_acts_as() -> None:
         "groups": ["system:authenticated"],
         "extra": {"a": ["x"]},
     }
+
+
+async def test_whoever_does_not_say_who_he_is_reviews_himself_as_anonymous() -> None:
+    server = make()
+    reference = {"apiGroup": RBAC, "kind": "ClusterRole", "name": "system:basic-user"}
+    subjects = [{"apiGroup": RBAC, "kind": "Group", "name": "system:unauthenticated"}]
+    binding = {"metadata": {"name": "b"}, "roleRef": reference, "subjects": subjects}
+    await Client(server, ADMIN).ask("POST", f"{ROLES}/clusterrolebindings", binding)
+    nobody, access = Client(server, None), "/apis/authorization.k8s.io/v1/selfsubject"
+    review = await nobody.ask("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {})
+    assert review["status"]["userInfo"] == {"username": "system:anonymous", "groups": ["system:unauthenticated"]}
+    for path, allowed in (("/version", True), ("/metrics", False)):
+        spec = {"nonResourceAttributes": {"verb": "get", "path": path}}
+        assert (await nobody.ask("POST", f"{access}accessreviews", {"spec": spec}))["status"]["allowed"] is allowed
+    rules = (await nobody.ask("POST", f"{access}rulesreviews", {"spec": {"namespace": "default"}}))["status"]
+    assert not any("pods" in rule["resources"] for rule in rules["resourceRules"])
+    assert any("/version" in rule["nonResourceURLs"] for rule in rules["nonResourceRules"])
 
 
 async def test_access_reviews_say_what_holds_and_why() -> None:
