@@ -386,12 +386,14 @@ def count_generation(kind: Kind, obj: Json, old: Json) -> None:
 def complete_status(kind: Kind, status: Json, before: Json) -> None:
     """Add what a new status of a built-in kind has to have, in place.
 
-    A pod keeps its QoS class, which never changes; kinds that begin with a phase are never without one.
+    A pod keeps its QoS class, which never changes; other kinds are never without what they begin with, as a phase.
     """
     if kind is catalog.POD and "qosClass" in before:
         status.setdefault("qosClass", before["qosClass"])
-    elif kind in defaults.FIRST_PHASES and not status.get("phase"):
-        status["phase"] = defaults.FIRST_PHASES[kind]
+        return
+    for member, first in defaults.first_status(kind).items():
+        if status.get(member) is None or (member == "phase" and not status[member]):
+            status[member] = first
 
 
 def _drop_empty(metadata: Json) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.server.rest.steps import MERGE, PATCH, Case, Step, delete, get, own_words, patch, post, put
+from tests.server.rest.steps import MERGE, PATCH, Case, Step, delete, differs, get, own_words, patch, post, put
 
 CORE = "/api/v1/namespaces/{ns}"
 APPS, BATCH = "/apis/apps/v1/namespaces/{ns}", "/apis/batch/v1/namespaces/{ns}"
@@ -13,6 +13,7 @@ LABELS = {"a": "b"}
 CONTAINER = {"name": "c", "image": "i:1"}
 TEMPLATE = {"metadata": {"labels": LABELS}, "spec": {"containers": [CONTAINER]}}
 DEPLOYMENT = {"selector": {"matchLabels": LABELS}, "template": TEMPLATE}
+COLUMNS = "the table of a scale has its name and age alone"
 WORKLOADS = ("deployments", "replicasets", "statefulsets", "daemonsets")
 SELECTORS: tuple[Any, ...] = (
     None,
@@ -112,6 +113,43 @@ def shown(**about: str) -> list[Step]:
     ]
 
 
+def finite() -> list[Step]:
+    """Return Jobs and CronJobs whose pods would never end, and updates that leave the selector out."""
+    jobs, crons = f"{BATCH}/jobs", f"{BATCH}/cronjobs"
+    endless = {"template": {"spec": {"containers": [CONTAINER], "restartPolicy": "Always"}}}
+    once = {"template": {"spec": {"containers": [CONTAINER], "restartPolicy": "Never"}}}
+    return [
+        post(jobs, named("j", endless)),
+        post(crons, named("c", {"schedule": "* * * * *", "jobTemplate": {"spec": endless}})),
+        post(crons, named("c", {"schedule": "* * * * *"})),
+        post(jobs, named("j", once), quiet=True),
+        own_words(put(f"{jobs}/j", named("j", once))),
+        patch(f"{jobs}/j", {"spec": {"parallelism": -1}}),
+    ]
+
+
+STATUSES = {
+    f"{CORE}/services": {"ports": [{"port": 80}], "clusterIP": "None", "selector": LABELS},
+    f"{CORE}/replicationcontrollers": {"template": TEMPLATE},
+    f"{APPS}/replicasets": DEPLOYMENT,
+    f"{APPS}/statefulsets": {**DEPLOYMENT, "serviceName": "s"},
+    "/apis/policy/v1/namespaces/{ns}/poddisruptionbudgets": {"minAvailable": 1},
+    "/apis/networking.k8s.io/v1/namespaces/{ns}/ingresses": {
+        "defaultBackend": {"service": {"name": "s", "port": {"number": 1}}}
+    },
+}
+"""What a status of these is never without is there when one is written that leaves it out."""
+
+
+def statuses() -> list[Step]:
+    steps = []
+    for path, spec in STATUSES.items():
+        steps += [post(path, named("s", spec), quiet=True), patch(f"{path}/s/status", {"status": None}, quiet=True)]
+        steps += [patch(f"{path}/s/status", [{"op": "add", "path": "/status", "value": {}}], PATCH, quiet=True)]
+        steps += [get(f"{path}/s")]
+    return steps
+
+
 AGREED = [
     *(Case(f"selectors of {plural}", selected(plural)) for plural in WORKLOADS),
     Case("sources of variables", [
@@ -126,6 +164,14 @@ AGREED = [
     Case("phases of volumes", volumes()),
     Case("scales that are none", scales()),
     Case("deletions of jobs", deletions()),
+    Case("pods that never end, of jobs", finite()),
+    Case("statuses that leave out what they have", statuses()),
+    Case("forms of scales", [
+        post(f"{APPS}/deployments", named("d", DEPLOYMENT), quiet=True),
+        differs(COLUMNS, get(f"{APPS}/deployments/d/scale", accept=TABLE)),
+        own_words(get(f"{APPS}/deployments/other/scale", accept="text/html")),
+        get(f"{APPS}/deployments/d/scale", accept="application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"),
+    ]),
     Case("events about nothing", [*shown(kind="Pod"), *shown(name="p"), *shown(kind="Pod", name="p"), *shown()]),
     Case("field selectors of nothing", [
         get(f"{CORE}/configmaps", f"fieldSelector={text}")

@@ -141,6 +141,11 @@ def apply_defaults(kind: Kind, obj: dict[str, Any]) -> None:
         raise malformed(kind, obj) from err
 
 
+def first_status(kind: Kind) -> Mapping[str, Any]:
+    """Return what the status of a kind is never without, as new objects have it; not to be changed."""
+    return _INITIAL_STATUS.get(kind) or {}
+
+
 def initial_status(kind: Kind, obj: dict[str, Any]) -> None:
     """Replace the status of an object that is created by that of a new one, in place; for built-in kinds only.
 

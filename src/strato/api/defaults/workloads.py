@@ -114,9 +114,6 @@ def default_cron_job(obj: Json) -> None:
     spec = obj.setdefault("spec", {})
     fill_empty(spec, {"concurrencyPolicy": "Allow"})
     fill(spec, {"suspend": False, "successfulJobsHistoryLimit": 3, "failedJobsHistoryLimit": 1})
-    template = spec.get("jobTemplate")
-    if template:
-        template.setdefault("metadata", {})
-        job = template.get("spec")
-        if job:
-            _template(job)
+    template = spec.setdefault("jobTemplate", {})
+    template.setdefault("metadata", {})
+    _template(template.setdefault("spec", {}))

@@ -82,10 +82,14 @@ def _labels(template: Json) -> Json:
     return (template.get("metadata") or {}).get("labels") or {}
 
 
+def _unmatched(labels: Json) -> Cause:
+    text = "`selector` does not match template `labels`"
+    return invalid_value("spec.template.metadata.labels", labels or None, text)
+
+
 def _template_problems(template: Json, fits: bool) -> list[Cause]:
     """Return the problems of the template of pods that run for ever; ``fits``: whether the selector selects them."""
-    field, labels = "spec.template.metadata.labels", _labels(template)
-    causes = [] if fits else [invalid_value(field, labels or None, "`selector` does not match template `labels`")]
+    causes = [] if fits else [_unmatched(_labels(template))]
     causes += validate_template(template, "spec.template")
     policy = (template.get("spec") or {}).get("restartPolicy")
     if policy and policy != "Always":
@@ -131,17 +135,14 @@ def validate_job(obj: Json) -> list[Cause]:
         for member in ("parallelism", "completions", "backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished")
         if (spec.get(member) or 0) < 0
     ]
-    template = spec.get("template") or {}
-    causes += validate_template(template, "spec.template")
-    policy = (template.get("spec") or {}).get("restartPolicy")
-    if policy == "Always":
-        causes.append(
-            Cause(
-                "FieldValueRequired",
-                'Required value: valid values: "OnFailure", "Never"',
-                "spec.template.spec.restartPolicy",
-            )
-        )
+    return causes + _finite_template_problems(spec.get("template") or {}, "spec.template")
+
+
+def _finite_template_problems(template: Json, field: str) -> list[Cause]:
+    """Return the problems of the template of pods that come to an end."""
+    causes = validate_template(template, field)
+    if (template.get("spec") or {}).get("restartPolicy") == "Always":
+        causes.append(required(f"{field}.spec.restartPolicy", 'valid values: "OnFailure", "Never"'))
     return causes
 
 
@@ -156,7 +157,7 @@ def validate_cron_job(obj: Json) -> list[Cause]:
     if policy not in ("Allow", "Forbid", "Replace"):
         causes.append(not_supported("spec.concurrencyPolicy", policy or "", ("Allow", "Forbid", "Replace")))
     job = (spec.get("jobTemplate") or {}).get("spec") or {}
-    return causes + validate_template(job.get("template") or {}, "spec.jobTemplate.spec.template")
+    return causes + _finite_template_problems(job.get("template") or {}, "spec.jobTemplate.spec.template")
 
 
 def _schedule_problems(schedule: str) -> list[Cause]:
@@ -189,17 +190,23 @@ _SCHEDULE_FIELDS = 5
 
 
 def validate_job_update(obj: Json, old: Json) -> list[Cause]:
-    """Refuse changes of a Job's completions, selector and template."""
+    """Check a Job, of which completions, selector and template may not change."""
     new_spec, old_spec = obj.get("spec") or {}, old.get("spec") or {}
     if new_spec == old_spec:
         return []
+    causes, selector = validate_job(obj), new_spec.get("selector")
+    labels = _labels(new_spec.get("template") or {})
+    if selector is None:
+        causes.append(required("spec.selector"))
+    if selector is None or not selector_matches(selector, labels):
+        causes.append(_unmatched(labels))
     fixed = ["selector", "template", "completionMode", "podFailurePolicy", "successPolicy", "backoffLimitPerIndex"]
     fixed.append("managedBy")
     elastic = new_spec.get("completionMode") == "Indexed" and old_spec.get("completions") == old_spec.get("parallelism")
     if not elastic or new_spec.get("completions") != new_spec.get("parallelism"):
         fixed.insert(0, "completions")
     held = old_spec.get("suspend") and not (old.get("status") or {}).get("startTime")
-    return [
+    return causes + [
         immutable(f"spec.{member}", new_spec.get(member))
         for member in fixed
         if new_spec.get(member) != old_spec.get(member)

@@ -26,12 +26,14 @@ from strato.server.preparation import Json, encode
 from strato.server.registry import Served
 from strato.server.rest import apply, ownership, storing
 from strato.server.rest.largewrites import admitted
+from strato.server.rest.representations import shown, wanted
 from strato.server.rest.state import State
 from strato.server.rest.write import Writer
 from strato.server.schema import builtin
 from strato.server.schema.violations import json_type
 
 _SCALE = Kind("autoscaling", "v1", "Scale", "scales")
+_SERVED = Served(_SCALE)
 
 
 class Scale:
@@ -46,8 +48,10 @@ class Scale:
         """Answer get, update or patch of a scale."""
         kind = served.kind
         assert kind.scale_paths is not None
+        wanted(request, _SERVED)  # raises if the client takes no form of a scale
         if verb == "get":
-            return Response(200, encode(_scale_of(kind.scale_paths, self._required(target, kind))))
+            found = encode(_scale_of(kind.scale_paths, self._required(target, kind)))
+            return shown(request, _SERVED, found, now=self._state.clock.now())
         body = read_body(request.body, request.headers.get("content-type", ""))
         media = request.headers.get("content-type", "").split(";", 1)[0]
         if verb == "patch":
