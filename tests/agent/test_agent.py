@@ -284,10 +284,19 @@ async def test_memory_cordons_within_a_budget_and_a_person_s_cordon_is_kept(tmp_
         node = agent.options.node
         (tmp_path / "proc/meminfo").write_text("MemTotal: 1000 kB\nMemAvailable: 50 kB\n")
         await agent.act_on_node(HandlerAction(kind=ActionKind.CORDON, target="memory", message="memory at 95%"), {})
-        found = await harness.cluster.get(catalog.NODE, node)
-        assert found["spec"]["unschedulable"] is True
-        assert any(one["type"] == "MemoryHotspot" and one["status"] == "True" for one in found["status"]["conditions"])
+
+        async def hotspot() -> list[str]:
+            (found,) = [
+                one
+                for one in (await harness.cluster.get(catalog.NODE, node))["status"]["conditions"]
+                if one["type"] == "MemoryHotspot"
+            ]
+            return [found[member] for member in ("status", "reason", "message")]
+
+        assert (await harness.cluster.get(catalog.NODE, node))["spec"]["unschedulable"] is True
+        assert await hotspot() == ["True", "MemoryHot", "memory at 95%"]
         await agent.act_on_node(HandlerAction(kind=ActionKind.UNCORDON, target="memory"), {})
+        assert await hotspot() == ["False", "MemoryCool", "memory has cooled down"]
         assert not (await harness.cluster.get(catalog.NODE, node))["spec"].get("unschedulable")
         await harness.cluster.patch(catalog.NODE, node, "", {"spec": {"unschedulable": True}})
         for kind in (ActionKind.CORDON, ActionKind.UNCORDON):

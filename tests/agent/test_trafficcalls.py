@@ -11,6 +11,8 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
+import pytest
+
 from strato.agent.events import ContainerEvent, HostEvent, WorkloadKind
 from strato.agent.policy import WebhookOptions
 from strato.agent.trafficcalls import TrafficCalls
@@ -148,6 +150,23 @@ async def test_what_the_balancer_applied_counts_from_then_on() -> None:
         balancer.answer = b"no JSON"
         await step(None)
         assert [body["pods"][0]["weightPercent"] for body in balancer.bodies()] == [85, 100]
+
+
+@pytest.mark.parametrize(
+    ("applied", "used", "after"),
+    [
+        pytest.param(60, None, 80, id="less than was asked for"),
+        pytest.param(0, None, 20, id="nothing"),
+        pytest.param(-50, None, 20, id="less than nothing"),
+        pytest.param(250, 0.83, 85, id="more than everything"),
+    ],
+)
+async def test_a_weight_that_was_applied_is_a_percentage(applied: int, used: float | None, after: int) -> None:
+    async with world() as (balancer, _, _, step):
+        balancer.answer = json.dumps({"applied": [{"uid": "low", "weightPercent": applied}]}).encode()
+        await step(0.83)
+        await step(used)
+        assert balancer.bodies()[1]["pods"][0]["weightPercent"] == after
 
 
 async def test_failures_are_repeated_and_refusals_are_not() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -115,6 +116,42 @@ def test_bursts_never_take_more_than_the_room(uses: list[tuple[float, int]], cpu
     grown = sum(quotas[one.key] - (one.limit_milli or 0) for one, _ in pairs if one.key in quotas)
     assert grown <= max(0.0, (OPTIONS.alarm - cpu) * 32 * 1000) + 1e-6
     assert all(quotas[one.key] <= 3 * (one.base_milli or 0) for one, _ in pairs if one.key in quotas)
+
+
+def chosen(pairs: list[ContainerEvent], capacity_cores: float, cpu: float, options: BurstOptions) -> list[str]:
+    return list(choose_bursts(capacity_cores, cpu, [(one, memory(one)) for one in pairs], options))
+
+
+EITHER = BurstOptions(training=True, training_margin=0.0)
+ORDERS = [
+    pytest.param({"workload": WorkloadKind.TRAINING, "priority": 9}, {}, id="online before training"),
+    pytest.param({"priority": 1}, {"priority": 2}, id="the higher priority"),
+    pytest.param({"throttled_ratio": 0.1}, {"throttled_ratio": 0.2}, id="the more throttled"),
+    pytest.param({"throttled_ratio": 0.9}, {"priority": 1}, id="priority before throttling"),
+    pytest.param({"container": "z"}, {"container": "a"}, id="the name"),
+]
+
+
+@pytest.mark.parametrize(("later", "first"), ORDERS)
+def test_who_gets_the_room_that_is_enough_for_one(later: dict[str, Any], first: dict[str, Any]) -> None:
+    last, one = replace(ONLINE, pod_uid="a", **later), replace(ONLINE, pod_uid="a", **{"container": "m"} | first)
+    for pairs in ([last, one], [one, last]):
+        assert chosen(pairs, 10, 0.785, EITHER) == [one.key]
+
+
+GIVING = [
+    pytest.param({"priority": 2}, {"priority": 1}, id="the lower priority"),
+    pytest.param({"used_cores": 1.94}, {}, id="who uses more"),
+    pytest.param({"priority": 1, "used_cores": 1.99}, {}, id="priority before use"),
+    pytest.param({"container": "z"}, {"container": "a"}, id="the name"),
+]
+
+
+@pytest.mark.parametrize(("kept", "gives"), GIVING)
+def test_who_gives_a_burst_back_when_one_is_enough(kept: dict[str, Any], gives: dict[str, Any]) -> None:
+    keeps, one = replace(BURSTING, pod_uid="a", **kept), replace(BURSTING, pod_uid="a", **{"container": "m"} | gives)
+    for pairs in ([keeps, one], [one, keeps]):
+        assert chosen(pairs, 1, 0.9, OPTIONS) == [one.key]
 
 
 def test_a_hot_spot_lasts_until_it_has_been_cool_for_long_enough() -> None:
