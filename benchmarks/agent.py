@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 
 from benchmarks.report import publish
-from strato.agent.events import ContainerEvent, HostEvent, Suppression, WorkloadKind
+from strato.agent.events import ContainerEvent, HostEvent, Suppression, Workload
 from strato.agent.policy import read_policy
 from strato.agent.registry import HandlerRegistry
 from strato.agent.rounds import HandlerSet
@@ -40,7 +40,7 @@ def containers(random: Random) -> list[ContainerEvent]:
                 container="main",
                 id=f"id-{number}",
                 priority=random.choice([0, 100, 1000]),
-                workload=WorkloadKind.TRAINING if number % 2 else WorkloadKind.ONLINE,
+                workload=Workload.TRAINING if number % 2 else Workload.ONLINE,
                 used_cores=used,
                 throttled_ratio=random.choice([0.0, 0.2]),
                 limit_milli=1000,

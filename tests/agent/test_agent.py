@@ -15,7 +15,7 @@ import pytest
 from strato.agent.agent import Agent, AgentOptions
 from strato.agent.containers import facts_of
 from strato.agent.cordons import report_condition
-from strato.agent.events import SUPPRESSED, ActionKind, HandlerAction
+from strato.agent.events import SUPPRESSED, Action, ActionKind
 from strato.agent.quotas import QuotaWriter, RoundState
 from strato.agent.sampling.groupfiles import Quota
 from strato.agent.sampling.layouts import ControlGroup, SandboxLayout
@@ -63,7 +63,7 @@ class Kernel:
             stat.write_text(f"usage_usec {round(self.used[uid] * 1e6)}\nnr_periods {round(self.at * 10)}\n")
         agent.sampler.sample(self.at, agent.groups())
 
-    async def pass_round(self, agent: Agent, host: float, cores: Mapping[str, float]) -> list[HandlerAction]:
+    async def pass_round(self, agent: Agent, host: float, cores: Mapping[str, float]) -> list[Action]:
         since = self.at
         for _ in range(5):
             self.pass_second(agent, host, cores)
@@ -219,7 +219,7 @@ async def test_a_cut_by_resize_follows_the_one_before(tmp_path: Path) -> None:
         writer.backend = "resize"
         for milli in (4000, 2000):
             [facts] = facts_of(harness.pod("a"))
-            cut = HandlerAction(kind=ActionKind.SET_QUOTA, target=facts.key, value=milli, reason=SUPPRESSED)
+            cut = Action(kind=ActionKind.SET_QUOTA, target=facts.key, value=milli, reason=SUPPRESSED)
             state = RoundState(utilisation=0.95, used_cores=8)
             assert await writer.apply([cut], {facts.key: facts}, {facts.key: state}, 1.0) == [cut]
             await harness.eventually(lambda milli=milli: facts_of(harness.pod("a"))[0].base_milli == milli)
@@ -283,7 +283,7 @@ async def test_memory_cordons_within_a_budget_and_a_person_s_cordon_is_kept(tmp_
         use = {uids["a"]: 1.0}
         node = agent.options.node
         (tmp_path / "proc/meminfo").write_text("MemTotal: 1000 kB\nMemAvailable: 50 kB\n")
-        await agent.act_on_node(HandlerAction(kind=ActionKind.CORDON, target="memory", message="memory at 95%"), {})
+        await agent.act_on_node(Action(kind=ActionKind.CORDON, target="memory", message="memory at 95%"), {})
 
         async def hotspot() -> list[str]:
             (found,) = [
@@ -295,12 +295,12 @@ async def test_memory_cordons_within_a_budget_and_a_person_s_cordon_is_kept(tmp_
 
         assert (await harness.cluster.get(catalog.NODE, node))["spec"]["unschedulable"] is True
         assert await hotspot() == ["True", "MemoryHot", "memory at 95%"]
-        await agent.act_on_node(HandlerAction(kind=ActionKind.UNCORDON, target="memory"), {})
+        await agent.act_on_node(Action(kind=ActionKind.UNCORDON, target="memory"), {})
         assert await hotspot() == ["False", "MemoryCool", "memory has cooled down"]
         assert not (await harness.cluster.get(catalog.NODE, node))["spec"].get("unschedulable")
         await harness.cluster.patch(catalog.NODE, node, "", {"spec": {"unschedulable": True}})
         for kind in (ActionKind.CORDON, ActionKind.UNCORDON):
-            await agent.act_on_node(HandlerAction(kind=kind, target="memory"), {})
+            await agent.act_on_node(Action(kind=kind, target="memory"), {})
         assert (await harness.cluster.get(catalog.NODE, node))["spec"]["unschedulable"] is True
         await kernel.pass_round(agent, 0.5, use)
 
@@ -308,8 +308,8 @@ async def test_memory_cordons_within_a_budget_and_a_person_s_cordon_is_kept(tmp_
 async def test_an_uncordon_that_the_api_refuses_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with world(tmp_path, [pod("a", 0)]) as (harness, kernel, agent, uids):
         use, node = {uids["a"]: 1.0}, agent.options.node
-        await agent.act_on_node(HandlerAction(kind=ActionKind.CORDON, target="memory", message="memory at 95%"), {})
-        opened = [HandlerAction(kind=ActionKind.UNCORDON, target="memory")]
+        await agent.act_on_node(Action(kind=ActionKind.CORDON, target="memory", message="memory at 95%"), {})
+        opened = [Action(kind=ActionKind.UNCORDON, target="memory")]
         monkeypatch.setattr(agent.handlers, "decide", lambda _: opened.copy())
         monkeypatch.setattr(agent._cordons, "uncordon", _refuse)
         for _ in range(2):

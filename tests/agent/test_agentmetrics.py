@@ -11,9 +11,9 @@ from strato.agent.events import (
     RESTORED,
     STILL_OVERLOADED,
     SUPPRESSED,
+    Action,
     ActionKind,
     ContainerEvent,
-    HandlerAction,
     HostEvent,
     Suppression,
 )
@@ -30,7 +30,7 @@ class Counted:
     def round(
         self,
         *containers: ContainerEvent,
-        actions: Sequence[HandlerAction] = (),
+        actions: Sequence[Action] = (),
         rewrites: int = 0,
         errors: int = 0,
         codes: Mapping[str, int] | None = None,
@@ -94,8 +94,8 @@ def test_totals_count_what_has_come_since_the_round_before() -> None:
 
 def test_the_host_and_what_cannot_be_freed_are_those_of_the_last_round() -> None:
     counted = Counted()
-    lacking = HandlerAction(kind=ActionKind.EVENT, reason=STILL_OVERLOADED, value=1.5)
-    counted.round(actions=[lacking, HandlerAction(kind=ActionKind.EVENT, reason=SUPPRESSED, value=4.0)])
+    lacking = Action(kind=ActionKind.EVENT, reason=STILL_OVERLOADED, value=1.5)
+    counted.round(actions=[lacking, Action(kind=ActionKind.EVENT, reason=SUPPRESSED, value=4.0)])
     assert counted.value("unmet_cores") == 1.5
     assert counted.values("host_cpu_utilisation") == {'{node="n"}': 0.5}
     assert counted.values("host_memory_utilisation") == {'{node="n"}': 0.25}
@@ -106,5 +106,5 @@ def test_the_host_and_what_cannot_be_freed_are_those_of_the_last_round() -> None
 def test_only_what_is_given_back_whole_is_released() -> None:
     counted = Counted()
     given = [(ActionKind.SET_QUOTA, SUPPRESSED), (ActionKind.SET_QUOTA, RESTORED), (ActionKind.CLEAR, RESTORED)]
-    counted.metrics.count_done(HandlerAction(kind=kind, reason=reason) for kind, reason in [*given, *given[:1]])
+    counted.metrics.count_done(Action(kind=kind, reason=reason) for kind, reason in [*given, *given[:1]])
     assert (counted.value("suppressions_total"), counted.value("released_total")) == (2, 1)

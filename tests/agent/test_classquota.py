@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from strato.agent.classquota import ClassQuota
-from strato.agent.events import ActionKind, HandlerAction
+from strato.agent.events import Action, ActionKind
 from strato.agent.sampling.layouts import KubeletLayout, SandboxLayout
 
 LAYOUTS = [
@@ -17,8 +17,8 @@ LAYOUTS = [
 ]
 
 
-def wanted(milli: int) -> list[HandlerAction]:
-    return [HandlerAction(kind=ActionKind.SET_CLASS_QUOTA, value=milli)]
+def wanted(milli: int) -> list[Action]:
+    return [Action(kind=ActionKind.SET_CLASS_QUOTA, value=milli)]
 
 
 def read(group: Path) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from strato.agent.events import ContainerEvent, HostEvent, WorkloadKind
+from strato.agent.events import ContainerEvent, HostEvent, Workload
 from strato.agent.policy import WebhookOptions
 from strato.agent.trafficcalls import TrafficCalls
 from strato.clock import parse_time
@@ -80,9 +80,7 @@ async def world() -> AsyncIterator[tuple[Balancer, TrafficCalls, Instant, Callab
 
 
 def host(at: float, cpu: float) -> HostEvent:
-    def container(
-        name: str, priority: int, used: float, workload: WorkloadKind = WorkloadKind.ONLINE
-    ) -> ContainerEvent:
+    def container(name: str, priority: int, used: float, workload: Workload = Workload.ONLINE) -> ContainerEvent:
         return ContainerEvent(
             at=at,
             pod_uid=name,
@@ -99,7 +97,7 @@ def host(at: float, cpu: float) -> HostEvent:
     containers = (
         container("low", 100, 2.0),
         container("high", 1000, 4.0),
-        container("train", 0, 4.0, WorkloadKind.TRAINING),
+        container("train", 0, 4.0, Workload.TRAINING),
     )
     return HostEvent(at=at, capacity_cores=10.0, cpu=cpu, containers=containers)
 

@@ -12,7 +12,7 @@ from typing import Any
 from strato.agent.decisions.release import ReleaseOptions, choose_releases
 from strato.agent.decisions.suppression import SuppressionOptions, choose_cuts
 from strato.agent.decisions.tokens import TokenBucket, capacity_of
-from strato.agent.events import ContainerEvent, Suppression, WorkloadKind
+from strato.agent.events import ContainerEvent, Suppression, Workload
 from strato.agent.koordinator import besteffort, bursting, cpusets, evictions
 from tests.cases import adviceruns, overcommit
 
@@ -88,7 +88,7 @@ def _container(one: Json) -> ContainerEvent:
         pod_uid=one["name"],
         container="",
         priority=one.get("priority", 0),
-        workload=WorkloadKind.TRAINING if one.get("training", True) else WorkloadKind.ONLINE,
+        workload=Workload.TRAINING if one.get("training", True) else Workload.ONLINE,
         used_cores=one.get("usedCores", 0.0),
         limit_milli=None if limit is None else round(limit * 1000),
         request_milli=round(one.get("requestCores", 0) * 1000),

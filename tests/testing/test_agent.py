@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from strato.agent.events import ActionKind, ContainerEvent, HandlerAction, HostEvent
+from strato.agent.events import Action, ActionKind, ContainerEvent, HostEvent
 from strato.agent.handlers import Handler
 from strato.agent.handlers.suppress import SuppressOptions
 from strato.agent.registry import BUILT_IN
@@ -23,37 +23,37 @@ def test_what_it_wanted_is_returned() -> None:
     assert any(action.kind is ActionKind.SET_QUOTA for action in check(BUILT_IN["suppress"], SuppressOptions(rounds=1)))
 
 
-def quota(target: str, value: float | None) -> HandlerAction:
-    return HandlerAction(kind=ActionKind.SET_QUOTA, target=target, value=value)
+def quota(target: str, value: float | None) -> Action:
+    return Action(kind=ActionKind.SET_QUOTA, target=target, value=value)
 
 
 class Raises(Handler):
-    def on_container(self, event: ContainerEvent) -> Sequence[HandlerAction]:
+    def on_container(self, event: ContainerEvent) -> Sequence[Action]:
         raise KeyError("pod")
 
 
 class Invents(Handler):
-    def on_host(self, event: HostEvent) -> Sequence[HandlerAction]:
+    def on_host(self, event: HostEvent) -> Sequence[Action]:
         return [quota("uid-99/main", 100)]
 
 
 class Starves(Handler):
-    def on_container(self, event: ContainerEvent) -> Sequence[HandlerAction]:
+    def on_container(self, event: ContainerEvent) -> Sequence[Action]:
         return [quota(event.key, event.used_cores * 1000)]
 
 
 class Repeats(Handler):
-    def on_container(self, event: ContainerEvent) -> Sequence[HandlerAction]:
+    def on_container(self, event: ContainerEvent) -> Sequence[Action]:
         return [quota(event.key, 100), quota(event.key, 200)]
 
 
 class Empty(Handler):
-    def on_container(self, event: ContainerEvent) -> Sequence[HandlerAction]:
+    def on_container(self, event: ContainerEvent) -> Sequence[Action]:
         return [quota(event.key, None)]
 
 
 class Scribbles(Handler):
-    def on_host(self, event: HostEvent) -> Sequence[HandlerAction]:
+    def on_host(self, event: HostEvent) -> Sequence[Action]:
         event.levels.clear()  # type: ignore[attr-defined] # what the rule forbids
         return ()
 
@@ -63,7 +63,7 @@ class Remembers(Handler):
 
     seen: list[int] = []  # noqa: RUF012 - the fault
 
-    def on_container(self, event: ContainerEvent) -> Sequence[HandlerAction]:
+    def on_container(self, event: ContainerEvent) -> Sequence[Action]:
         self.seen.append(1)
         return [quota(event.key, 100 + len(self.seen))]
 

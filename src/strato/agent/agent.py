@@ -17,7 +17,7 @@ from strato.agent.agentmetrics import AgentMetrics
 from strato.agent.classquota import ClassQuota
 from strato.agent.containers import ContainerFacts
 from strato.agent.cordons import CONDITION, Cordons, report_condition
-from strato.agent.events import ActionKind, HandlerAction, HostEvent
+from strato.agent.events import Action, ActionKind, HostEvent
 from strato.agent.evicting import evict
 from strato.agent.policy import KEY, AgentPolicy, read_policy
 from strato.agent.quotas import QuotaWriter, RoundState
@@ -112,7 +112,7 @@ class Agent:
         self.policy: AgentPolicy = read_policy("", {}, self._registry)
         self.handlers = HandlerSet(self.policy, random)
         self._quotas = QuotaWriter(cluster, layout, self._events)
-        self._refused: list[HandlerAction] = []
+        self._refused: list[Action] = []
         """Actions that the API refused, to be tried again."""
         self._best_effort = ClassQuota(layout)
         self._cordons = Cordons(cluster, clock, options.node, options.node_selector)
@@ -185,7 +185,7 @@ class Agent:
         self.sampler.interval_seconds = policy.sampling.interval_seconds
         _log.info("policy in force: handlers=%s", ",".join(policy.handlers))
 
-    async def decide(self, since: float) -> list[HandlerAction]:
+    async def decide(self, since: float) -> list[Action]:
         """Decide on the samples since an instant, and carry out the actions.
 
         Args:
@@ -209,15 +209,13 @@ class Agent:
             rewritten = {action.target for action in actions}
             actions += [one for one in self.handlers.decide(host) if one.target not in rewritten]
             if (milli := self.colocation.class_quota_milli) is not None:
-                actions.append(HandlerAction(kind=ActionKind.SET_CLASS_QUOTA, value=milli))
+                actions.append(Action(kind=ActionKind.SET_CLASS_QUOTA, value=milli))
             await self._act(actions, containers, host)
             self._metrics.count_round(host, actions, self._quotas.rewrites, self.handlers.errors, self._traffic.codes)
         self._metrics.round_seconds.set(self._clock.monotonic() - began)
         return actions
 
-    async def _act(
-        self, actions: Sequence[HandlerAction], containers: Mapping[str, ContainerFacts], host: HostEvent
-    ) -> None:
+    async def _act(self, actions: Sequence[Action], containers: Mapping[str, ContainerFacts], host: HostEvent) -> None:
         states = {one.key: RoundState(utilisation=host.cpu, used_cores=one.used_cores) for one in host.containers}
         quotas = [one for one in actions if one.kind in (ActionKind.SET_QUOTA, ActionKind.CLEAR)]
         self._metrics.count_done(await self._quotas.apply(quotas, containers, states, host.at))
@@ -236,7 +234,7 @@ class Agent:
                     self._refused.append(action)
                 _log.warning("not done: action=%s target=%s: %s", action.kind, action.target, error)
 
-    async def act_on_node(self, action: HandlerAction, containers: Mapping[str, ContainerFacts]) -> None:
+    async def act_on_node(self, action: Action, containers: Mapping[str, ContainerFacts]) -> None:
         """Carry out an action other than on a quota.
 
         Raises:
@@ -258,7 +256,7 @@ class Agent:
                 await evict(self._cluster, pod)
                 self._events.event(pod, WARNING, action.reason or "Evicted", f"{node}: {action.message}")
 
-    def _report(self, action: HandlerAction, containers: Mapping[str, ContainerFacts]) -> None:
+    def _report(self, action: Action, containers: Mapping[str, ContainerFacts]) -> None:
         facts = containers.get(action.target)
         if facts is not None:
             self._events.event(facts.pod, NORMAL, action.reason, f"{facts.name}: {action.message}")
@@ -296,7 +294,7 @@ class Agent:
         self.groups()
         containers = self._running.containers
         actions = [
-            HandlerAction(kind=ActionKind.CLEAR, target=key, value=one.suppression.from_milli, reason="CPURestored")
+            Action(kind=ActionKind.CLEAR, target=key, value=one.suppression.from_milli, reason="CPURestored")
             for key, one in containers.items()
             if one.suppression is not None
         ]

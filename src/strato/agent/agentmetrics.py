@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from strato.agent.events import RESTORED, STILL_OVERLOADED, SUPPRESSED, ActionKind, HandlerAction, HostEvent
+from strato.agent.events import RESTORED, STILL_OVERLOADED, SUPPRESSED, Action, ActionKind, HostEvent
 from strato.metrics import Registry
 
 _PREFIX = "strato_agent_"
@@ -33,7 +33,7 @@ class AgentMetrics:
         self._priorities: set[int] = set()
 
     def count_round(
-        self, host: HostEvent, actions: Iterable[HandlerAction], rewrites: int, errors: int, codes: Mapping[str, int]
+        self, host: HostEvent, actions: Iterable[Action], rewrites: int, errors: int, codes: Mapping[str, int]
     ) -> None:
         """Record a round: the host's utilisation, the actions, and the totals so far."""
         self._cpu.labels(self._node).set(host.cpu)
@@ -55,7 +55,7 @@ class AgentMetrics:
         for code, count in codes.items():
             self._calls.labels(code).inc(self._news(f"code {code}", count))
 
-    def count_done(self, actions: Iterable[HandlerAction]) -> None:
+    def count_done(self, actions: Iterable[Action]) -> None:
         """Count actions that succeeded."""
         for action in actions:
             if action.reason == SUPPRESSED:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
-from strato.agent.events import ActionKind, HandlerAction
+from strato.agent.events import Action, ActionKind
 from strato.agent.sampling.groupfiles import read_quota, write_quota
 from strato.agent.sampling.layouts import CgroupLayout
 from strato.errors import one_line
@@ -38,7 +38,7 @@ class ClassQuota:
         except (OSError, ValueError):
             self.milli, self.has_group = None, False
 
-    async def apply(self, actions: Iterable[HandlerAction]) -> None:
+    async def apply(self, actions: Iterable[Action]) -> None:
         """Write the lowest quota among a round's actions; without any, remove the quota that this agent has written."""
         wanted = [one.value for one in actions if one.kind is ActionKind.SET_CLASS_QUOTA and one.value is not None]
         if wanted:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from strato.agent.events import Suppression, WorkloadKind
+from strato.agent.events import Suppression, Workload
 from strato.api.core import Pod
 from strato.api.core.container import Container, ContainerStatus
 from strato.api.frameworks import FRAMEWORKS
@@ -35,7 +35,7 @@ class ContainerFacts:
     qos: str
     name: str
     id: str
-    workload: WorkloadKind
+    workload: Workload
     base_milli: int | None
     """The container's CPU limit in millicores; None without one."""
     request_milli: int
@@ -51,19 +51,19 @@ class ContainerFacts:
         return f"{self.pod.metadata.uid}/{self.name}"
 
 
-def workload_of(pod: Pod) -> WorkloadKind:
+def workload_of(pod: Pod) -> Workload:
     """Return a pod's kind of workload, by its label or else by its owner."""
     label = (pod.metadata.labels or {}).get(WORKLOAD_LABEL, "")
-    if label in tuple(WorkloadKind):
-        return WorkloadKind(label)
+    if label in tuple(Workload):
+        return Workload(label)
     if pod.metadata.label(JOBSET_NAME):  # the Job that owns the pod belongs to a JobSet of a training
-        return WorkloadKind.TRAINING
+        return Workload.TRAINING
     for owner in pod.metadata.owner_references or ():
         if owner.kind in _TRAINING_OWNERS or (owner.kind == "Job" and owner.api_version.startswith(_VOLCANO)):
-            return WorkloadKind.TRAINING
+            return Workload.TRAINING
         if owner.kind in _SERVING_OWNERS:
-            return WorkloadKind.ONLINE
-    return WorkloadKind.OTHER
+            return Workload.ONLINE
+    return Workload.OTHER
 
 
 def service_of(pod: Pod) -> str:

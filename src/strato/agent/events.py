@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 
-class LoadLevel(StrEnum):
+class Level(StrEnum):
     """How loaded a host's resource is."""
 
     OK = "ok"
@@ -16,7 +16,7 @@ class LoadLevel(StrEnum):
     HOT = "hot"
 
 
-class WorkloadKind(StrEnum):
+class Workload(StrEnum):
     """Kind of workload of a container's pod."""
 
     TRAINING = "training"
@@ -58,7 +58,7 @@ NO_BEST_EFFORT_GROUP: Final = "NoBestEffortGroup"
 class ResourceLevel:
     """Level of a resource, and since when."""
 
-    level: LoadLevel = LoadLevel.OK
+    level: Level = Level.OK
     since: float = 0.0
     """Seconds since the epoch."""
 
@@ -99,7 +99,7 @@ class ContainerEvent:
     """Id of this run of the container."""
     priority: int = 0
     """Value of the pod's PriorityClass."""
-    workload: WorkloadKind = WorkloadKind.OTHER
+    workload: Workload = Workload.OTHER
     used_cores: float = 0.0
     """Mean CPU use of the last rounds."""
     throttled_ratio: float = 0.0
@@ -153,7 +153,7 @@ class HostEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HandlerAction:
+class Action:
     """An action that a handler requests."""
 
     kind: ActionKind

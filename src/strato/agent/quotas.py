@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from strato.agent.containers import ContainerFacts, read_annotation, write_annotation
-from strato.agent.events import QUOTA_CONFLICT, RESTORED, SUPPRESSED, ActionKind, HandlerAction, Suppression
+from strato.agent.events import QUOTA_CONFLICT, RESTORED, SUPPRESSED, Action, ActionKind, Suppression
 from strato.agent.sampling.groupfiles import Quota, read_quota, write_quota
 from strato.agent.sampling.layouts import CgroupLayout, ControlGroup
 from strato.agent.yielding import Yielding
@@ -95,7 +95,7 @@ class QuotaWriter:
         found = read_annotation({SUPPRESSED_CONTAINERS: text or ""}).get(facts.name)
         return found if found is not None and found.id == facts.id else None
 
-    def verify(self, containers: Iterable[ContainerFacts], quotas: Mapping[str, Quota]) -> list[HandlerAction]:
+    def verify(self, containers: Iterable[ContainerFacts], quotas: Mapping[str, Quota]) -> list[Action]:
         """Compare the kernel's quotas with the written ones; return actions for those to be written again.
 
         Args:
@@ -130,7 +130,7 @@ class QuotaWriter:
             elif cut is not None:
                 self.rewrites += 1
                 value = expected.milli
-                actions.append(HandlerAction(kind=ActionKind.SET_QUOTA, target=facts.key, value=value, reason=RESTORED))
+                actions.append(Action(kind=ActionKind.SET_QUOTA, target=facts.key, value=value, reason=RESTORED))
             else:  # a burst, which another program ends by setting the quota
                 del self._expected[facts.key]
         for key in self._expected.keys() - running.keys():
@@ -151,11 +151,11 @@ class QuotaWriter:
 
     async def apply(
         self,
-        actions: Iterable[HandlerAction],
+        actions: Iterable[Action],
         containers: Mapping[str, ContainerFacts],
         states: Mapping[str, RoundState],
         at: float,
-    ) -> list[HandlerAction]:
+    ) -> list[Action]:
         """Carry out actions on quotas, concurrently for all pods, so that no cut waits for other pods' annotations.
 
         Args:
@@ -168,7 +168,7 @@ class QuotaWriter:
             The actions that succeeded.
         """
         running = _by_pod(containers.values())
-        by_pod: dict[str, list[tuple[ContainerFacts, HandlerAction]]] = {}
+        by_pod: dict[str, list[tuple[ContainerFacts, Action]]] = {}
         for action in actions:
             facts = containers.get(action.target)
             if facts is not None and not self.is_given_up(facts):
@@ -184,11 +184,11 @@ class QuotaWriter:
 
     async def _apply_to_pod(
         self,
-        pairs: list[tuple[ContainerFacts, HandlerAction]],
+        pairs: list[tuple[ContainerFacts, Action]],
         running: list[ContainerFacts],
         states: Mapping[str, RoundState],
         at: float,
-    ) -> list[HandlerAction]:
+    ) -> list[Action]:
         pod = pairs[0][0].pod
         before = self._entries(pod)
         after = dict(before)
@@ -223,7 +223,7 @@ class QuotaWriter:
     def _entry(
         self,
         facts: ContainerFacts,
-        action: HandlerAction,
+        action: Action,
         entries: Mapping[str, Suppression],
         state: RoundState | None,
         at: float,
@@ -308,11 +308,11 @@ def _by_pod(containers: Iterable[ContainerFacts]) -> dict[str, list[ContainerFac
     return found
 
 
-def _with_new_limit(facts: ContainerFacts, cut: Suppression) -> HandlerAction:
+def _with_new_limit(facts: ContainerFacts, cut: Suppression) -> Action:
     """Return the action after a cut container's limit in the pod has changed: the cut ends if the limit is lower."""
     if facts.base_milli is not None and facts.base_milli <= cut.to_milli:
-        return HandlerAction(kind=ActionKind.CLEAR, target=facts.key, value=facts.base_milli, reason=RESTORED)
-    return HandlerAction(kind=ActionKind.SET_QUOTA, target=facts.key, value=cut.to_milli, reason=RESTORED)
+        return Action(kind=ActionKind.CLEAR, target=facts.key, value=facts.base_milli, reason=RESTORED)
+    return Action(kind=ActionKind.SET_QUOTA, target=facts.key, value=cut.to_milli, reason=RESTORED)
 
 
 def _write_both(group: ControlGroup, pod: ControlGroup | None, milli: int | None) -> Quota:

@@ -9,7 +9,7 @@ from random import Random
 from strato.agent.classquota import ClassQuota
 from strato.agent.containers import ContainerFacts, service_of
 from strato.agent.decisions.merging import merge
-from strato.agent.events import ContainerEvent, HandlerAction, HostEvent, Suppression
+from strato.agent.events import Action, ContainerEvent, HostEvent, Suppression
 from strato.agent.handlers import Handler
 from strato.agent.handlers.hotspots import Hotspots
 from strato.agent.policy import AgentPolicy
@@ -124,15 +124,15 @@ class HandlerSet:
         found = self.handlers.get(Hotspots.name)
         return found.levels if isinstance(found, Hotspots) else {}
 
-    def decide(self, host: HostEvent) -> list[HandlerAction]:
+    def decide(self, host: HostEvent) -> list[Action]:
         """Call all handlers, first for the host, then for each container; one that raises is skipped for the round."""
-        found: list[HandlerAction] = []
+        found: list[Action] = []
         for name, handler in self.handlers.items():
             try:
                 own = list(handler.on_host(host))
                 for container in host.containers:
                     own += handler.on_container(container)
-                if not all(isinstance(action, HandlerAction) for action in own):
+                if not all(isinstance(action, Action) for action in own):
                     raise TypeError("a handler returns a sequence of Action")
             except Exception as error:  # code of others
                 self._count(name, error)

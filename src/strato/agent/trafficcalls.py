@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from strato.agent.decisions.traffic import FULL_PERCENT, ServingPod, choose_weights, regain
-from strato.agent.events import ContainerEvent, HostEvent, WorkloadKind
+from strato.agent.events import ContainerEvent, HostEvent, Workload
 from strato.agent.policy import WebhookOptions
 from strato.clock import Clock, format_time
 from strato.decoding import UNDECODABLE
@@ -170,7 +170,7 @@ def _serving(containers: Iterable[ContainerEvent], weights: Mapping[str, int]) -
     used: dict[str, float] = {}
     priorities: dict[str, int] = {}
     for one in containers:
-        if one.workload is WorkloadKind.ONLINE:
+        if one.workload is Workload.ONLINE:
             used[one.pod_uid] = used.get(one.pod_uid, 0.0) + one.used_cores
             priorities[one.pod_uid] = one.priority
     return [

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from strato.agent.classquota import ClassQuota
 from strato.agent.containers import ContainerFacts
-from strato.agent.events import SUPPRESSED, ActionKind, HandlerAction, HostEvent, Suppression
+from strato.agent.events import SUPPRESSED, Action, ActionKind, HostEvent, Suppression
 from strato.agent.evicting import evict
 from strato.agent.policy import AgentPolicy
 from strato.agent.quotas import QuotaWriter, RoundState
@@ -211,7 +211,7 @@ class _NodeAgent:
 
     async def _act(
         self,
-        actions: Sequence[HandlerAction],
+        actions: Sequence[Action],
         containers: Mapping[str, ContainerFacts],
         host: HostEvent,
         counts: AgentCounts,

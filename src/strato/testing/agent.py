@@ -12,13 +12,13 @@ from random import Random
 from typing import Any, Final
 
 from strato.agent.events import (
+    Action,
     ActionKind,
     ContainerEvent,
-    HandlerAction,
     HostEvent,
-    LoadLevel,
+    Level,
     ResourceLevel,
-    WorkloadKind,
+    Workload,
 )
 from strato.agent.handlers import Handler
 
@@ -33,7 +33,7 @@ class BrokenPromise(AssertionError):
     """A handler broke the contract of handlers."""
 
 
-def check(kind: type[Handler], options: Any = None, *, rounds: int = 300, seed: int = 0) -> list[HandlerAction]:
+def check(kind: type[Handler], options: Any = None, *, rounds: int = 300, seed: int = 0) -> list[Action]:
     """Run a handler through random rounds; return all its actions.
 
     Args:
@@ -60,7 +60,7 @@ def random_rounds(random: Random, rounds: int) -> Iterator[HostEvent]:
     for number in range(rounds):
         at = 1_000_000.0 + 5 * number
         cpu = random.choice(_USES) if random.random() < 0.5 else random.random()
-        level = LoadLevel.HOT if cpu >= 0.9 else LoadLevel.WARN if cpu >= 0.8 else LoadLevel.OK
+        level = Level.HOT if cpu >= 0.9 else Level.WARN if cpu >= 0.8 else Level.OK
         containers = tuple(_container(random, index, at, cores) for index in range(random.choice((0, 1, 2, 10))))
         yield HostEvent(
             at=at,
@@ -86,7 +86,7 @@ def _container(random: Random, index: int, at: float, cores: float) -> Container
         container="main",
         id=f"run-{index}-{random.choice('ab')}",
         priority=random.choice((0, 100, 1000)),
-        workload=random.choice(tuple(WorkloadKind)),
+        workload=random.choice(tuple(Workload)),
         used_cores=random.choice((0.0, 0.001, random.random() * cores)),
         throttled_ratio=random.choice((0.0, random.random())),
         limit_milli=base,
@@ -101,12 +101,12 @@ def _container(random: Random, index: int, at: float, cores: float) -> Container
     )
 
 
-def _decisions(kind: type[Handler], options: Any, events: list[HostEvent], seed: int) -> list[list[HandlerAction]]:
+def _decisions(kind: type[Handler], options: Any, events: list[HostEvent], seed: int) -> list[list[Action]]:
     handler = kind(kind.defaults if options is None else options, Random(seed))
     return [_round(handler, number, event) for number, event in enumerate(events)]
 
 
-def _round(handler: Handler, number: int, event: HostEvent) -> list[HandlerAction]:
+def _round(handler: Handler, number: int, event: HostEvent) -> list[Action]:
     before = dataclasses.asdict(event)
     try:
         actions = list(handler.on_host(event))
@@ -119,7 +119,7 @@ def _round(handler: Handler, number: int, event: HostEvent) -> list[HandlerActio
     if dataclasses.asdict(event) != before:
         raise BrokenPromise(f"round {number}: it changed what it was given")
     containers = {one.key: one for one in event.containers}
-    written: dict[str, HandlerAction] = {}
+    written: dict[str, Action] = {}
     for action in actions:
         if action.kind is ActionKind.SET_CLASS_QUOTA and (action.value or 0) < KERNEL_MILLI:
             raise BrokenPromise(f"round {number}: {action}: the kernel takes no less than {KERNEL_MILLI} millicores")
@@ -131,9 +131,7 @@ def _round(handler: Handler, number: int, event: HostEvent) -> list[HandlerActio
     return actions
 
 
-def _quota_problem(
-    action: HandlerAction, containers: Mapping[str, ContainerEvent], written: Mapping[str, HandlerAction]
-) -> str:
+def _quota_problem(action: Action, containers: Mapping[str, ContainerEvent], written: Mapping[str, Action]) -> str:
     if action.target not in containers:
         return f"no container {action.target!r} runs; there are: {', '.join(containers) or 'none'}"
     if action.target in written:

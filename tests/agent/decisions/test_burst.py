@@ -17,16 +17,16 @@ from strato.agent.events import (
     BURST,
     RESTORED,
     SUPPRESSED,
+    Action,
     ActionKind,
     ContainerEvent,
-    HandlerAction,
-    LoadLevel,
-    WorkloadKind,
+    Level,
+    Workload,
 )
 
 OPTIONS = BurstOptions()
 ONLINE = ContainerEvent(
-    at=0, pod_uid="web", workload=WorkloadKind.ONLINE, used_cores=1.0, base_milli=1000, limit_milli=1000
+    at=0, pod_uid="web", workload=Workload.ONLINE, used_cores=1.0, base_milli=1000, limit_milli=1000
 )
 
 
@@ -43,7 +43,7 @@ def quota_of(one: ContainerEvent, cpu: float, *, rounds: int = 3, options: Burst
 
 
 BURSTING = replace(ONLINE, limit_milli=2000, used_cores=1.95)
-TRAINING = replace(ONLINE, workload=WorkloadKind.TRAINING)
+TRAINING = replace(ONLINE, workload=Workload.TRAINING)
 BURSTS = [
     pytest.param(ONLINE, 0.5, 3, OPTIONS, 1200, id="one that is held back gets a step"),
     pytest.param(ONLINE, 0.5, 1, OPTIONS, None, id="once is not enough"),
@@ -124,7 +124,7 @@ def chosen(pairs: list[ContainerEvent], capacity_cores: float, cpu: float, optio
 
 EITHER = BurstOptions(training=True, training_margin=0.0)
 ORDERS = [
-    pytest.param({"workload": WorkloadKind.TRAINING, "priority": 9}, {}, id="online before training"),
+    pytest.param({"workload": Workload.TRAINING, "priority": 9}, {}, id="online before training"),
     pytest.param({"priority": 1}, {"priority": 2}, id="the higher priority"),
     pytest.param({"throttled_ratio": 0.1}, {"throttled_ratio": 0.2}, id="the more throttled"),
     pytest.param({"throttled_ratio": 0.9}, {"priority": 1}, id="priority before throttling"),
@@ -161,13 +161,13 @@ def test_a_hot_spot_lasts_until_it_has_been_cool_for_long_enough() -> None:
         value = 0.95 if second < 60 else 0.5
         state = next_state(state, value, float(second), MEMORY)
         levels[second] = state.level
-    assert levels[9] is LoadLevel.WARN
-    assert levels[10] is LoadLevel.HOT
-    assert levels[359] is LoadLevel.HOT
-    assert levels[360] is LoadLevel.OK
+    assert levels[9] is Level.WARN
+    assert levels[10] is Level.HOT
+    assert levels[359] is Level.HOT
+    assert levels[360] is Level.OK
     cut = after_cut(next_state(HotspotState(), 0.95, 0.0, CPU), 10.0)
-    assert next_state(cut, 0.95, 15.0, CPU).level is LoadLevel.WARN, "the cut may help yet"
-    assert next_state(cut, 0.95, 25.0, CPU).level is LoadLevel.HOT
+    assert next_state(cut, 0.95, 15.0, CPU).level is Level.WARN, "the cut may help yet"
+    assert next_state(cut, 0.95, 25.0, CPU).level is Level.HOT
 
 
 def test_the_lowest_priority_loses_traffic_first() -> None:
@@ -180,9 +180,9 @@ def test_the_lowest_priority_loses_traffic_first() -> None:
 
 
 def test_of_one_container_the_lowest_quota_wins_and_suppression_before_burst() -> None:
-    def quota(value: int, reason: str) -> HandlerAction:
-        return HandlerAction(kind=ActionKind.SET_QUOTA, target="c", value=value, reason=reason)
+    def quota(value: int, reason: str) -> Action:
+        return Action(kind=ActionKind.SET_QUOTA, target="c", value=value, reason=reason)
 
     assert merge([quota(500, BURST), quota(3000, SUPPRESSED), quota(2500, SUPPRESSED)]) == [quota(2500, SUPPRESSED)]
-    cleared = HandlerAction(kind=ActionKind.CLEAR, target="c", reason=RESTORED)
+    cleared = Action(kind=ActionKind.CLEAR, target="c", reason=RESTORED)
     assert merge([quota(500, BURST), cleared]) == [cleared]

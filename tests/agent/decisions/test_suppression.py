@@ -10,15 +10,13 @@ from hypothesis import strategies as st
 
 from strato.agent.decisions.release import ReleaseOptions, choose_releases
 from strato.agent.decisions.suppression import SuppressionOptions, choose_cuts, floor_milli
-from strato.agent.events import ContainerEvent, Suppression, WorkloadKind
+from strato.agent.events import ContainerEvent, Suppression, Workload
 
 OPTIONS = SuppressionOptions()
 
 
 def container(name: str, priority: int, used: float, **more: object) -> ContainerEvent:
-    base = ContainerEvent(
-        at=0, pod_uid=name, pod=name, priority=priority, used_cores=used, workload=WorkloadKind.TRAINING
-    )
+    base = ContainerEvent(at=0, pod_uid=name, pod=name, priority=priority, used_cores=used, workload=Workload.TRAINING)
     return replace(base, **more)
 
 
@@ -59,7 +57,7 @@ CONTAINERS = st.lists(
         pod_uid=st.uuids().map(str),
         priority=st.sampled_from([0, 100, 1000]),
         used_cores=st.floats(0, 30),
-        workload=st.sampled_from(list(WorkloadKind)),
+        workload=st.sampled_from(list(Workload)),
         limit_milli=st.none() | st.integers(10, 30_000),
         request_milli=st.integers(0, 20_000),
         is_guaranteed=st.booleans(),
@@ -90,7 +88,7 @@ def test_no_container_falls_below_its_minimum_and_no_more_is_cut_than_needed(
         assert limit >= floor_milli(known[key], options) - 1e-3
         assert limit >= known[key].used_cores * (1 - options.cut_fraction) * 1000 - 1e-3
         assert 0 < cut[key] <= known[key].used_cores
-        assert known[key].workload is WorkloadKind.TRAINING
+        assert known[key].workload is Workload.TRAINING
     assert sum(cut.values()) <= need + 1e-6
     if cpu < options.overload:
         assert not cuts.limits_milli

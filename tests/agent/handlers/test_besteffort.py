@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from strato.agent.events import ActionKind, ContainerEvent, HandlerAction, HostEvent
+from strato.agent.events import Action, ActionKind, ContainerEvent, HostEvent
 from strato.agent.handlers.besteffort import BestEffort, BestEffortOptions
 from strato.testing.agent import check
 
@@ -37,7 +37,7 @@ def handler(options: BestEffortOptions = BestEffort.defaults) -> BestEffort:
     return BestEffort(options, Random(1))
 
 
-def evicted(actions: list[HandlerAction]) -> list[str]:
+def evicted(actions: list[Action]) -> list[str]:
     return [one.target for one in actions if one.kind is ActionKind.EVICT]
 
 

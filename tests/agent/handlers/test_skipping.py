@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strato.agent.events import ActionKind, ContainerEvent, HandlerAction, HostEvent, Suppression, WorkloadKind
+from strato.agent.events import Action, ActionKind, ContainerEvent, HostEvent, Suppression, Workload
 from strato.agent.handlers import Handler
 from strato.agent.handlers.burst import Burst, BurstHandlerOptions
 from strato.agent.handlers.suppress import Suppress, SuppressOptions
@@ -19,7 +19,7 @@ BASES = {"train": None, "web": 2000}
 
 
 def host(at: float, training_cores: float, web_cores: float, quotas: dict[str, int | None], cut: bool) -> HostEvent:
-    def container(name: str, workload: WorkloadKind, wanted: float) -> ContainerEvent:
+    def container(name: str, workload: Workload, wanted: float) -> ContainerEvent:
         limit = quotas.get(name, BASES[name])
         used = wanted if limit is None else min(wanted, limit / 1000)
         return ContainerEvent(
@@ -36,8 +36,8 @@ def host(at: float, training_cores: float, web_cores: float, quotas: dict[str, i
         )
 
     containers = (
-        container("train", WorkloadKind.TRAINING, training_cores),
-        replace(container("web", WorkloadKind.ONLINE, web_cores), suppression=None),
+        container("train", Workload.TRAINING, training_cores),
+        replace(container("web", Workload.ONLINE, web_cores), suppression=None),
     )
     used = sum(one.used_cores for one in containers)
     return HostEvent(at=at, capacity_cores=8.0, cpu=min(1.0, used / 8.0), containers=containers)
@@ -54,7 +54,7 @@ def decisions(kind: type[Handler], options: Any, phases: list[tuple[int, float, 
             event = host(number * 5.0, training, web, quotas, is_cut)
             if skips and not first and handler.may_skip():
                 continue
-            actions: list[HandlerAction] = list(handler.on_host(event))
+            actions: list[Action] = list(handler.on_host(event))
             for action in actions:
                 if action.kind in (ActionKind.SET_QUOTA, ActionKind.CLEAR):
                     name = action.target.partition("/")[0]
@@ -90,9 +90,7 @@ def test_rounds_that_are_left_out_change_nothing(
     assert decisions(kind, options, phases, skips=True) == decisions(kind, options, phases, skips=False)
 
 
-WEB = ContainerEvent(
-    at=0.0, pod_uid="web", workload=WorkloadKind.ONLINE, used_cores=1.5, base_milli=2000, limit_milli=2000
-)
+WEB = ContainerEvent(at=0.0, pod_uid="web", workload=Workload.ONLINE, used_cores=1.5, base_milli=2000, limit_milli=2000)
 IDLE, HELD_BACK = replace(WEB, used_cores=1.1), replace(WEB, used_cores=1.8)
 BURSTING = replace(WEB, limit_milli=2400)
 BURST_ROUNDS = [

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from random import Random
 
-from strato.agent.events import ActionKind, ContainerEvent, HostEvent, WorkloadKind
+from strato.agent.events import ActionKind, ContainerEvent, HostEvent, Workload
 from strato.agent.handlers.suppress import Suppress, SuppressOptions
 
 
 def container(name: str, used: float, **more: object) -> ContainerEvent:
-    facts = {"workload": WorkloadKind.TRAINING, "used_cores": used, **more}
+    facts = {"workload": Workload.TRAINING, "used_cores": used, **more}
     return ContainerEvent(at=1.0, pod_uid=name, container="main", id="1", **facts)  # type: ignore[arg-type]
 
 
@@ -38,7 +38,7 @@ def test_who_has_nothing_left_to_give_gives_way_all_the_same() -> None:
     pods = [
         container("starved", 0.07),
         container("held", 0.05, limit_milli=60, base_milli=60),
-        container("online", 7.5, workload=WorkloadKind.ONLINE),
+        container("online", 7.5, workload=Workload.ONLINE),
         container("high", 0.07, priority=1000),
         container("guaranteed", 0.07, is_guaranteed=True, request_milli=4000),
     ]

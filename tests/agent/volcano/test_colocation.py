@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from strato.agent.agent import Agent, AgentOptions
-from strato.agent.events import ActionKind, HandlerAction
+from strato.agent.events import Action, ActionKind
 from strato.agent.sampling.layouts import ControlGroup, SandboxLayout
 from strato.agent.volcano.colocation import ColocationOptions
 from strato.agent.volcano.config import CONFIGMAP, KEY, Feature, default_text, supported_features
@@ -306,7 +306,7 @@ async def test_best_effort_pods_are_throttled_to_what_the_others_leave(tmp_path:
         milli = found.agent.colocation.class_quota_milli
         assert milli == CORES * 800 - 20_000
         found.agent._best_effort.read()
-        await found.agent._best_effort.apply([HandlerAction(kind=ActionKind.SET_CLASS_QUOTA, value=milli)])
+        await found.agent._best_effort.apply([Action(kind=ActionKind.SET_CLASS_QUOTA, value=milli)])
         assert (group / "cpu.max").read_text().split()[0] == str(milli * 100)
         await found.configure(overSubscriptionConfig={}, evictingConfig={})
         await found.rounds(1)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from strato.agent.decisions.tokens import TokenBucket
-from strato.agent.events import ContainerEvent, WorkloadKind
+from strato.agent.events import ContainerEvent, Workload
 
 _ENOUGH_CORES = 0.001
 
@@ -113,7 +113,7 @@ def choose_bursts(
     taken = 0.0
     for one, memory in sorted(pairs, key=_burst_order):
         most = _most(one, options)
-        margin = options.training_margin if one.workload is WorkloadKind.TRAINING else 0.0
+        margin = options.training_margin if one.workload is Workload.TRAINING else 0.0
         room = (options.alarm - margin - cpu) * capacity_cores - taken
         if one.key in quotas or not most or not memory.is_held_back or not memory.may_burst or room <= _ENOUGH_CORES:
             continue
@@ -138,9 +138,9 @@ def _base(one: ContainerEvent) -> int:
 
 def _most(one: ContainerEvent, options: BurstOptions) -> float:
     """Return the most a container may get, as a multiple of its limit; 0 if it may not burst."""
-    if one.workload is WorkloadKind.TRAINING:
+    if one.workload is Workload.TRAINING:
         return options.training_most if options.training else 0.0
-    return options.online_most if options.online and one.workload is WorkloadKind.ONLINE else 0.0
+    return options.online_most if options.online and one.workload is Workload.ONLINE else 0.0
 
 
 def _step_down(one: ContainerEvent, options: BurstOptions) -> int:
@@ -149,4 +149,4 @@ def _step_down(one: ContainerEvent, options: BurstOptions) -> int:
 
 def _burst_order(pair: tuple[ContainerEvent, BurstMemory]) -> tuple[bool, int, float, str]:
     one = pair[0]
-    return one.workload is WorkloadKind.TRAINING, -one.priority, -one.throttled_ratio, one.key
+    return one.workload is Workload.TRAINING, -one.priority, -one.throttled_ratio, one.key

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from strato.agent.events import LoadLevel
+from strato.agent.events import Level
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ MEMORY: Final = HotspotOptions(enter=0.90, enter_seconds=10, leave=0.80, leave_s
 class HotspotState:
     """Level of a resource, and its way to the next one."""
 
-    level: LoadLevel = LoadLevel.OK
+    level: Level = Level.OK
     since: float = 0.0
     """When it reached this level, in seconds since the epoch."""
     crossed_at: float | None = None
@@ -47,23 +47,23 @@ def next_state(state: HotspotState, value: float, at: float, options: HotspotOpt
         at: Time of the measurement, in seconds since the epoch.
         options: Thresholds of the resource.
     """
-    is_hot = state.level is LoadLevel.HOT
+    is_hot = state.level is Level.HOT
     is_beyond = value < options.leave if is_hot else value >= options.enter
     crossed = (at if state.crossed_at is None else state.crossed_at) if is_beyond else None
     hold_seconds = options.leave_seconds if is_hot else options.enter_seconds
     if crossed is not None and at - crossed >= hold_seconds:
-        level, crossed = (_below_hot(value, options) if is_hot else LoadLevel.HOT), None
+        level, crossed = (_below_hot(value, options) if is_hot else Level.HOT), None
     else:
-        level = LoadLevel.HOT if is_hot else _below_hot(value, options)
+        level = Level.HOT if is_hot else _below_hot(value, options)
     return HotspotState(level=level, since=state.since if level is state.level else at, crossed_at=crossed)
 
 
 def after_cut(state: HotspotState, at: float) -> HotspotState:
     """Return the state of a resource whose use was just cut: the time until it counts as hot starts again."""
-    if state.crossed_at is None or state.level is LoadLevel.HOT:
+    if state.crossed_at is None or state.level is Level.HOT:
         return state
     return replace(state, crossed_at=max(state.crossed_at, at))
 
 
-def _below_hot(value: float, options: HotspotOptions) -> LoadLevel:
-    return LoadLevel.WARN if value >= options.leave else LoadLevel.OK
+def _below_hot(value: float, options: HotspotOptions) -> Level:
+    return Level.WARN if value >= options.leave else Level.OK

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from strato.agent.events import ContainerEvent, WorkloadKind
+from strato.agent.events import ContainerEvent, Workload
 
 _ENOUGH_CORES = 0.001
 """A smaller need of CPU is ignored."""
@@ -106,7 +106,7 @@ def floors(containers: Iterable[ContainerEvent], options: SuppressionOptions) ->
 def may_be_cut(container: ContainerEvent, options: SuppressionOptions) -> bool:
     """Return whether a container may be cut: a training one that uses shared CPUs and is not cut already."""
     return (
-        container.workload is WorkloadKind.TRAINING
+        container.workload is Workload.TRAINING
         and container.used_cores > 0
         and container.suppression is None
         and not container.has_exclusive_cpus

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import ClassVar, Final
 
-from strato.agent.events import NO_BEST_EFFORT_GROUP, ActionKind, ContainerEvent, HandlerAction, HostEvent
+from strato.agent.events import NO_BEST_EFFORT_GROUP, Action, ActionKind, ContainerEvent, HostEvent
 from strato.agent.handlers.handler import Handler
 from strato.agent.koordinator.besteffort import (
     BEST_EFFORT,
@@ -92,18 +92,18 @@ class BestEffort(Handler):
         self._evicted_at: float | None = None
         self._is_reported = False
 
-    def on_host(self, event: HostEvent) -> Sequence[HandlerAction]:
+    def on_host(self, event: HostEvent) -> Sequence[Action]:
         """Return the quota of best-effort pods, and evictions."""
-        actions: list[HandlerAction] = []
+        actions: list[Action] = []
         if event.has_best_effort_group:
             actions.append(self._quota(event))
         elif not self._is_reported:
             self._is_reported = True
             text = "the node has no control group of all best-effort pods: they can be evicted, not slowed down"
-            actions.append(HandlerAction(kind=ActionKind.EVENT, reason=NO_BEST_EFFORT_GROUP, message=text))
+            actions.append(Action(kind=ActionKind.EVENT, reason=NO_BEST_EFFORT_GROUP, message=text))
         return actions + self._evictions(event)
 
-    def _quota(self, event: HostEvent) -> HandlerAction:
+    def _quota(self, event: HostEvent) -> Action:
         consumers = [Consumer(used_cores=one.used_cores, is_best_effort=one.is_best_effort) for one in event.containers]
         usage = split_usage(event.cpu * event.capacity_cores, 0.0, consumers, ())
         options = self.options
@@ -113,9 +113,9 @@ class BestEffort(Handler):
         milli = event.best_effort_milli
         current = -1 if milli is None else milli * CFS_PERIOD_MICROSECONDS // 1000
         quota = next_quota_microseconds(event.capacity_cores, budget, current)
-        return HandlerAction(kind=ActionKind.SET_CLASS_QUOTA, value=quota * 1000 // CFS_PERIOD_MICROSECONDS)
+        return Action(kind=ActionKind.SET_CLASS_QUOTA, value=quota * 1000 // CFS_PERIOD_MICROSECONDS)
 
-    def _evictions(self, event: HostEvent) -> list[HandlerAction]:
+    def _evictions(self, event: HostEvent) -> list[Action]:
         """Return the evictions that release the excess; none during the cool-down after the last eviction."""
         options = self.options
         pods = _candidates(event.containers)
@@ -144,7 +144,7 @@ class BestEffort(Handler):
         if evicted:
             self._evicted_at = event.at
         text = f"best-effort pods have too little CPU: the host is at {event.cpu:.0%}"
-        return [HandlerAction(kind=ActionKind.EVICT, target=uid, reason="Evicted", message=text) for uid in evicted]
+        return [Action(kind=ActionKind.EVICT, target=uid, reason="Evicted", message=text) for uid in evicted]
 
     def _remember(self, event: HostEvent, pods: dict[str, Candidate]) -> BestEffortUse | None:
         """Record and return the present use of best-effort pods; None if the CPU that they may use is unknown."""

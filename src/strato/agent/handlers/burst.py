@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from strato.agent.decisions.burst import BurstMemory, BurstOptions, choose_bursts
 from strato.agent.decisions.tokens import TokenBucket, capacity_of
-from strato.agent.events import BURST, ActionKind, ContainerEvent, HandlerAction, HostEvent, WorkloadKind
+from strato.agent.events import BURST, Action, ActionKind, ContainerEvent, HostEvent, Workload
 from strato.agent.handlers.handler import Handler
 from strato.agent.options import between
 
@@ -44,7 +44,7 @@ class Burst(Handler):
         """Memories by the container's key and id, so that a restarted container begins with a new one."""
         self._has_bursts = False
 
-    def on_host(self, event: HostEvent) -> Sequence[HandlerAction]:
+    def on_host(self, event: HostEvent) -> Sequence[Action]:
         """Raise and lower quotas."""
         kept = {}
         for one in event.containers:
@@ -57,7 +57,7 @@ class Burst(Handler):
         self._has_bursts = any((one.limit_milli or 0) > (one.base_milli or 0) for one in event.containers)
         quotas = choose_bursts(event.capacity_cores, event.cpu, pairs, self.options)
         return [
-            HandlerAction(
+            Action(
                 kind=ActionKind.SET_QUOTA,
                 target=key,
                 value=quota,
@@ -79,7 +79,7 @@ class Burst(Handler):
     def _new(self, one: ContainerEvent) -> BurstMemory:
         options, memory = self.options, BurstMemory()
         if options.token_period_seconds:
-            is_training = one.workload is WorkloadKind.TRAINING
+            is_training = one.workload is Workload.TRAINING
             most = options.training_most if is_training else options.online_most
             capacity = capacity_of(options.token_period_seconds, int(most * 100))
             memory.bucket = TokenBucket.new(capacity, one.at, self.random)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, ClassVar
 
-from strato.agent.events import ContainerEvent, HandlerAction, HostEvent
+from strato.agent.events import Action, ContainerEvent, HostEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,11 @@ class Handler:
         self.options = options
         self.random = random
 
-    def on_container(self, event: ContainerEvent) -> Sequence[HandlerAction]:
+    def on_container(self, event: ContainerEvent) -> Sequence[Action]:
         """Return actions on one container; called for each container, after `on_host`."""
         return ()
 
-    def on_host(self, event: HostEvent) -> Sequence[HandlerAction]:
+    def on_host(self, event: HostEvent) -> Sequence[Action]:
         """Return actions on the host and its containers, which are in the event."""
         return ()
 

@@ -11,10 +11,10 @@ from strato.agent.decisions.hotspots import CPU, MEMORY, NETWORK, HotspotOptions
 from strato.agent.events import (
     HOTSPOT_CLEARED,
     MEMORY_HOTSPOT,
+    Action,
     ActionKind,
-    HandlerAction,
     HostEvent,
-    LoadLevel,
+    Level,
     ResourceLevel,
 )
 from strato.agent.handlers.handler import Handler
@@ -75,7 +75,7 @@ class Hotspots(Handler):
         """Return each resource's level."""
         return {name: ResourceLevel(level=one.level, since=one.since) for name, one in self._states.items()}
 
-    def on_host(self, event: HostEvent) -> Sequence[HandlerAction]:
+    def on_host(self, event: HostEvent) -> Sequence[Action]:
         """Compare utilisation with the lines; report resources that have become hot or cooled down."""
         values = {
             "cpu": event.cpu,
@@ -83,35 +83,33 @@ class Hotspots(Handler):
             "network": max(event.network_receive, event.network_send),
         }
         latest_cut = max((one.suppression.at for one in event.containers if one.suppression), default=0.0)
-        actions: list[HandlerAction] = []
+        actions: list[Action] = []
         for resource, lines in self.options.lines().items():
             before = self._states.get(resource) or HotspotState(since=event.at)
             if resource == "cpu":
                 before = after_cut(before, latest_cut)
             after = self._states[resource] = next_state(before, values[resource], event.at, lines)
-            was, is_ = before.level is LoadLevel.HOT, after.level is LoadLevel.HOT
+            was, is_ = before.level is Level.HOT, after.level is Level.HOT
             if resource == "memory":
                 actions += self._on_memory(values[resource], event.at, after, was_hot=was)
             elif was or is_:
                 actions.append(
-                    HandlerAction(kind=ActionKind.TRAFFIC, target=resource, value=values[resource] if is_ else None)
+                    Action(kind=ActionKind.TRAFFIC, target=resource, value=values[resource] if is_ else None)
                 )
             if was and not is_:
                 text = f"{resource} is down to {values[resource]:.0%}"
-                actions.append(HandlerAction(kind=ActionKind.EVENT, target="", reason=HOTSPOT_CLEARED, message=text))
+                actions.append(Action(kind=ActionKind.EVENT, target="", reason=HOTSPOT_CLEARED, message=text))
         return actions
 
-    def _on_memory(self, value: float, at: float, state: HotspotState, *, was_hot: bool) -> list[HandlerAction]:
-        if state.level is LoadLevel.HOT:
+    def _on_memory(self, value: float, at: float, state: HotspotState, *, was_hot: bool) -> list[Action]:
+        if state.level is Level.HOT:
             self._is_settled = True
             text = f"memory at {value:.0%}"
-            event = HandlerAction(kind=ActionKind.EVENT, reason=MEMORY_HOTSPOT, message=text)
-            cordon = (
-                [HandlerAction(kind=ActionKind.CORDON, target="memory", message=text)] if self.options.cordon else []
-            )
+            event = Action(kind=ActionKind.EVENT, reason=MEMORY_HOTSPOT, message=text)
+            cordon = [Action(kind=ActionKind.CORDON, target="memory", message=text)] if self.options.cordon else []
             return [*([] if was_hot else [event]), *cordon]
-        has_cooled = state.level is LoadLevel.OK and at - state.since >= self.options.lines()["memory"].leave_seconds
+        has_cooled = state.level is Level.OK and at - state.since >= self.options.lines()["memory"].leave_seconds
         if was_hot or (has_cooled and not self._is_settled):
             self._is_settled = True
-            return [HandlerAction(kind=ActionKind.UNCORDON, target="memory")]
+            return [Action(kind=ActionKind.UNCORDON, target="memory")]
         return []

@@ -14,10 +14,10 @@ from strato.agent.events import (
     RESTORED,
     STILL_OVERLOADED,
     SUPPRESSED,
+    Action,
     ActionKind,
-    HandlerAction,
     HostEvent,
-    WorkloadKind,
+    Workload,
 )
 from strato.agent.handlers.handler import Handler
 from strato.agent.options import between
@@ -83,7 +83,7 @@ class Suppress(Handler):
         self._exhausted_at: float | None = None
         """Since when the host is overloaded with nothing left to cut."""
 
-    def on_host(self, event: HostEvent) -> Sequence[HandlerAction]:
+    def on_host(self, event: HostEvent) -> Sequence[Action]:
         """Return cuts while the host is overloaded, releases after it has cooled down."""
         options = self.options
         self._hot_rounds = self._hot_rounds + 1 if event.cpu >= options.overload else 0
@@ -102,7 +102,7 @@ class Suppress(Handler):
         """Return whether the host is not overloaded and no container is cut; the first cut resets all counters."""
         return self._hot_rounds == 0 and not self._has_cuts
 
-    def _cut(self, event: HostEvent) -> list[HandlerAction]:
+    def _cut(self, event: HostEvent) -> list[Action]:
         cuts = choose_cuts(event.capacity_cores, event.cpu, event.containers, self.options)
         below = self.options.give_way_below
         yielding = {one.key for one in event.containers if one.priority < below and not one.is_guaranteed}
@@ -111,7 +111,7 @@ class Suppress(Handler):
             least = floors(event.containers, self.options)
             limits |= {key: limit for key, limit in least.items() if key in yielding and key not in limits}
         actions = [
-            HandlerAction(
+            Action(
                 kind=ActionKind.SET_QUOTA,
                 target=key,
                 value=limit,
@@ -122,13 +122,13 @@ class Suppress(Handler):
             for key, limit in limits.items()
         ]
         text = f"CPU at {event.cpu:.0%} of {event.capacity_cores:g} cores"
-        actions.append(HandlerAction(kind=ActionKind.EVENT, reason=OVERLOADED, message=text))
+        actions.append(Action(kind=ActionKind.EVENT, reason=OVERLOADED, message=text))
         if not cuts.unmet_cores:
             self._exhausted_at = None
             return actions
         more = f"{text}; {cuts.unmet_cores:.2f} cores more should be freed than may be cut"
         value = cuts.unmet_cores
-        actions.append(HandlerAction(kind=ActionKind.EVENT, reason=STILL_OVERLOADED, message=more, value=value))
+        actions.append(Action(kind=ActionKind.EVENT, reason=STILL_OVERLOADED, message=more, value=value))
         if cuts.limits_milli or self._exhausted_at is None:
             self._exhausted_at = event.at
         elif self.options.evict and event.at - self._exhausted_at >= self.options.evict_after_seconds:
@@ -136,20 +136,20 @@ class Suppress(Handler):
             self._exhausted_at = event.at
         return actions
 
-    def _evict(self, event: HostEvent) -> list[HandlerAction]:
+    def _evict(self, event: HostEvent) -> list[Action]:
         """Return the eviction of the largest user among the pods of the lowest priority, if any may be evicted."""
         candidates = [
             one
             for one in event.containers
-            if one.workload is WorkloadKind.TRAINING and one.priority < self.options.evict_below and one.used_cores > 0
+            if one.workload is Workload.TRAINING and one.priority < self.options.evict_below and one.used_cores > 0
         ]
         first = min(candidates, key=lambda one: (one.priority, -one.used_cores, one.key), default=None)
         if first is None:
             return []
         text = f"the host stays overloaded at {event.cpu:.0%} with nothing left to cut"
-        return [HandlerAction(kind=ActionKind.EVICT, target=first.pod_uid, reason="Evicted", message=text)]
+        return [Action(kind=ActionKind.EVICT, target=first.pod_uid, reason="Evicted", message=text)]
 
-    def _release(self, event: HostEvent) -> list[HandlerAction]:
+    def _release(self, event: HostEvent) -> list[Action]:
         options = self.options
         release = ReleaseOptions(warning=options.warning, cool_rounds=options.cool_rounds, step=options.release_step)
         pairs = [(one, one.suppression) for one in event.containers if one.suppression is not None]
@@ -158,7 +158,7 @@ class Suppress(Handler):
             self._rounds_to_wait = options.wait_rounds
         origins = {one.key: record.from_milli for one, record in pairs}
         return [
-            HandlerAction(
+            Action(
                 kind=ActionKind.CLEAR if limit == origins[key] else ActionKind.SET_QUOTA,
                 target=key,
                 value=limit,

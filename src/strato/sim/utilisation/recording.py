@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from strato.agent.containers import workload_of
-from strato.agent.events import WorkloadKind
+from strato.agent.events import Workload
 from strato.api.amplification import amplified
 from strato.api.core import Pod
 from strato.api.kubeflow import TFJob
@@ -68,7 +68,7 @@ class UtilisationRecorder:
         self._tracker = Tracker()
         self._runs: dict[str, JobRun] = {}
         self._replicas: dict[tuple[str, str, str], PodContainer] = {}
-        self._closed: dict[WorkloadKind, WorkloadCounts] = defaultdict(WorkloadCounts)
+        self._closed: dict[Workload, WorkloadCounts] = defaultdict(WorkloadCounts)
         self._used: dict[str, float] = {}
         self.hosts: list[Host] = []
         """The usage of each node in steps of five minutes."""
@@ -101,9 +101,9 @@ class UtilisationRecorder:
                     )
                 )
 
-    def counts(self, cpu: HollowCpu) -> dict[WorkloadKind, WorkloadCounts]:
+    def counts(self, cpu: HollowCpu) -> dict[Workload, WorkloadCounts]:
         """Return the counts so far by workload, of ended and present runs of containers."""
-        found: dict[WorkloadKind, WorkloadCounts] = defaultdict(WorkloadCounts)
+        found: dict[Workload, WorkloadCounts] = defaultdict(WorkloadCounts)
         for workload, counts in self._closed.items():
             for one in fields(CpuAccount):
                 setattr(found[workload].total, one.name, getattr(counts.total, one.name))

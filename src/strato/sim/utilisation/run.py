@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from strato.agent.events import WorkloadKind
+from strato.agent.events import Workload
 from strato.api import catalog, quantity
 from strato.clock import VirtualClock, run_virtual
 from strato.controllers.kube.garbage import GarbageCollector
@@ -187,14 +187,14 @@ class _Variant:
             await self._clock.sleep(left)
 
     def _report(
-        self, at_start: dict[WorkloadKind, WorkloadCounts], before: AgentCounts, counts: AgentCounts
+        self, at_start: dict[Workload, WorkloadCounts], before: AgentCounts, counts: AgentCounts
     ) -> VariantReport:
         recorder = self._recorder
         period = Period(self._since, self._since + self._experiment.times.hours * 3600)
         runs, replicas = statistics.of_runs(recorder.runs(), period), recorder.replicas()
         at_end = recorder.counts(self._cpu)
-        training = _difference(at_end[WorkloadKind.TRAINING], at_start.get(WorkloadKind.TRAINING))
-        online = _difference(at_end[WorkloadKind.ONLINE], at_start.get(WorkloadKind.ONLINE))
+        training = _difference(at_end[Workload.TRAINING], at_start.get(Workload.TRAINING))
+        online = _difference(at_end[Workload.ONLINE], at_start.get(Workload.ONLINE))
         return VariantReport(
             name=self._name,
             gang=self._options.gang,

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any, Final
 
 from strato.agent.containers import WORKLOAD_LABEL
-from strato.agent.events import WorkloadKind
+from strato.agent.events import Workload
 from strato.api import catalog
 from strato.api.cpudemand import CPU_DEMAND
 from strato.client.cluster import Json
@@ -84,7 +84,7 @@ def service_pods(service: OnlineService) -> list[Json]:
             "metadata": {
                 "name": f"{service.name}-{number}",
                 "namespace": NAMESPACE,
-                "labels": {WORKLOAD_LABEL: WorkloadKind.ONLINE.value, "app": service.name},
+                "labels": {WORKLOAD_LABEL: Workload.ONLINE.value, "app": service.name},
                 "annotations": {CPU_DEMAND: service.demand},
             },
             "spec": {**_pod_spec(service, service.priority, "main"), "restartPolicy": "Always"},
