@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numba
 import numpy as np
+
+from strato.machinecode import jit
 
 if TYPE_CHECKING:
     from strato.mincost.arrays import Arrays, Int, Int64s
@@ -20,7 +21,7 @@ _AHEAD = 128
 """Number of nodes whose neighbours are read ahead before they are edited."""
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@jit(inline="always")
 def unlink(g: Arrays, arc: Int) -> None:
     """Take an arc out of the in-list of its head."""
     before, after, node = g.prev_in[arc], g.next_in[arc], g.head[arc]
@@ -34,7 +35,7 @@ def unlink(g: Arrays, arc: Int) -> None:
         g.last_in[node] = before
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@jit(inline="always")
 def link(g: Arrays, arc: Int) -> None:
     """Put an arc into the in-list of its head: at the front with flow, else at the back."""
     node = g.head[arc]
@@ -56,7 +57,7 @@ def link(g: Arrays, arc: Int) -> None:
             g.first_in[node] = arc
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@jit(inline="always")
 def change_flow(g: Arrays, arc: Int, amount: Int) -> None:
     """Add to an arc's flow, keeping its in-list in order."""
     old = g.flow[arc]
@@ -67,7 +68,7 @@ def change_flow(g: Arrays, arc: Int, amount: Int) -> None:
         link(g, arc)
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def link_all(g: Arrays, nodes: Int) -> None:
     """Build all in-lists from the rows. O(nodes + arcs)."""
     next_in, prev_in, first_in, last_in = g.next_in, g.prev_in, g.first_in, g.last_in
@@ -89,7 +90,7 @@ def link_all(g: Arrays, nodes: Int) -> None:
                 last_in[head] = next_in[last] = arc
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def inflow(g: Arrays, node: Int) -> Int:
     """Sum the flow that enters a node; needs its in-list in order."""
     total, arc = 0, g.first_in[node]
@@ -99,7 +100,7 @@ def inflow(g: Arrays, node: Int) -> Int:
     return total
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def demand_on(g: Arrays, nodes: Int64s, most: Int) -> Int64s:
     """Bound the units that can enter each node: its arcs from sources, or `most` when other nodes lead there too."""
     found = np.zeros(len(nodes), np.int64)
@@ -115,7 +116,7 @@ def demand_on(g: Arrays, nodes: Int64s, most: Int) -> Int64s:
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _drop_arc(g: Arrays, arc: Int) -> None:
     """Remove one arc; the last arc of its row takes its slot."""
     node = g.tail[arc]
@@ -133,7 +134,7 @@ def _drop_arc(g: Arrays, arc: Int) -> None:
     g.row_length[node] -= 1
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def withdraw(g: Arrays, arc: Int, amount: Int) -> None:
     """Remove units from an arc and from a path that carries them on to where they are absorbed."""
     while amount > 0:
@@ -148,7 +149,7 @@ def withdraw(g: Arrays, arc: Int, amount: Int) -> None:
             return
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def withdraw_surplus(g: Arrays, nodes: Int64s) -> None:
     """Withdraw the units that sources send beyond their supply, cheapest arcs first. O(their arcs × surplus)."""
     for i in range(len(nodes)):
@@ -164,7 +165,7 @@ def withdraw_surplus(g: Arrays, nodes: Int64s) -> None:
             surplus -= 1
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _fetch_neighbours(g: Arrays, nodes: Int64s, begin: Int, end: Int) -> Int:
     """Read the records that unlinking these nodes' arcs will write, so that they are in the cache by then.
 
@@ -179,7 +180,7 @@ def _fetch_neighbours(g: Arrays, nodes: Int64s, begin: Int, end: Int) -> Int:
     return total
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _fetch_ends(g: Arrays, nodes: Int64s, offsets: Int64s, heads: Int64s, begin: Int, end: Int) -> Int:
     """Read the records that linking the arcs of new rows will write, as `_fetch_neighbours` does."""
     total = np.int64(0)
@@ -190,7 +191,7 @@ def _fetch_ends(g: Arrays, nodes: Int64s, offsets: Int64s, heads: Int64s, begin:
     return total
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def remove_nodes(g: Arrays, nodes: Int64s) -> Int:
     """Remove the arcs of nodes, withdrawing the flow they send. O(their arcs). The returned number is meaningless."""
     # Local names for the columns: an access through the tuple in the loop would count references each time.
@@ -225,7 +226,7 @@ def remove_nodes(g: Arrays, nodes: Int64s) -> Int:
     return fetched
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def move_rows(g: Arrays, nodes: Int64s, starts: Int64s, sizes: Int64s) -> None:
     """Move rows to larger runs of slots, clearing both the new slack and the old run."""
     for i in range(len(nodes)):
@@ -244,7 +245,7 @@ def move_rows(g: Arrays, nodes: Int64s, starts: Int64s, sizes: Int64s) -> None:
         g.row_start[node] = target
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _kept_flow(g: Arrays, node: Int, head: Int, capacity: Int) -> int:
     """Remove and return the flow, up to the capacity, of the node's first arc to this head that still has any."""
     for arc in range(g.row_start[node], g.row_start[node] + g.row_length[node]):
@@ -255,7 +256,7 @@ def _kept_flow(g: Arrays, node: Int, head: Int, capacity: Int) -> int:
     return 0
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _same_heads(g: Arrays, node: Int, heads: Int64s, begin: Int, wanted: Int) -> bool:
     if g.row_length[node] != wanted:
         return False
@@ -265,7 +266,7 @@ def _same_heads(g: Arrays, node: Int, heads: Int64s, begin: Int, wanted: Int) ->
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def set_rows(
     g: Arrays, nodes: Int64s, offsets: Int64s, heads: Int64s, costs: Int64s, capacities: Int64s
 ) -> tuple[int, Int]:

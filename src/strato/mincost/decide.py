@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from strato.machinecode import jit
 from strato.mincost._layout import link_all
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _LONGEST = 64
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _entry(g: Arrays, task: Int, left: Int64s) -> int:
     """Return the task's cheapest arc that has flow left: earlier ones of equal tasks get places, the last ones wait."""
     best = -1
@@ -33,7 +33,7 @@ def _entry(g: Arrays, task: Int, left: Int64s) -> int:
     return int(best)
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _trace_back(g: Arrays, machine: Int, goal: Int, left: Int64s, path: Int64s) -> int:
     """Find arcs with flow left from `goal` to `machine`, walking back depth-first; return their number."""
     depth = 0
@@ -58,7 +58,7 @@ def _trace_back(g: Arrays, machine: Int, goal: Int, left: Int64s, path: Int64s) 
     return 0
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _assign(g: Arrays, tasks: Int64s, current: Int64s, is_machine: npt.NDArray[np.bool_]) -> Int64s:
     left = g.flow.copy()
     ends = np.full(len(tasks), -1, np.int64)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import numba
 import numpy as np
 
+from strato.machinecode import jit
 from strato.mincost.arrays import Int
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def new_scratch(nodes: Int) -> Scratch:
     return Scratch(distance, stamp, settled, arrival, lists[0], place, lists[1], lists[2], np.zeros(16, np.int64))
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _sift_up(s: Scratch, index: Int) -> None:
     node = s.heap[index]
     key = s.distance[node]
@@ -67,7 +67,7 @@ def _sift_up(s: Scratch, index: Int) -> None:
     s.place[node] = index
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _pop(s: Scratch) -> Int:
     top = s.heap[0]
     s.size[0] -= 1
@@ -93,7 +93,7 @@ def _pop(s: Scratch) -> Int:
     return int(top)
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def label(s: Scratch, number: Int, node: Int, distance: Int, here: Int, arrival: Int) -> None:
     """Record a shorter path to a node: push it on the stack if at the current distance, else into the heap."""
     known = s.stamp[node] == number
@@ -115,7 +115,7 @@ def label(s: Scratch, number: Int, node: Int, distance: Int, here: Int, arrival:
         _sift_up(s, index)
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def nearest(s: Scratch, number: Int, best: Int) -> Int:
     """Return the next node to settle, or −1 when none is nearer than the best target."""
     if s.size[1] > 0:
@@ -131,7 +131,7 @@ def nearest(s: Scratch, number: Int, best: Int) -> Int:
     return -1
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@jit(inline="always")
 def begin_at(s: Scratch, number: Int, node: Int) -> None:
     """Begin a search at a node."""
     s.size[0] = s.size[2] = 0

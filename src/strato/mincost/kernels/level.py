@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numba
 import numpy as np
 
+from strato.machinecode import jit
 from strato.mincost.arrays import Int
 from strato.mincost.kernels.labels import FAR, Scratch
 from strato.mincost.kernels.meeting import Gates
@@ -40,13 +40,13 @@ _READ, _PHASE, _CURSOR, _NUMBER, _WORK, _NODE, _SERVED = 5, 6, 7, 8, 9, 10, 11
 it has scanned, the current node, and arcs that near trees have scanned."""
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _begin(s: Scratch, number: Int) -> None:
     s.size[2] = s.size[_READ] = s.size[_WORK] = s.size[_SERVED] = 0
     s.size[_NODE], s.size[_NUMBER] = -1, number
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@jit(inline="always")
 def _join(s: Scratch, node: Int, arrival: Int) -> bool:
     """Add a node to a tree; return False if it is in it already, or the tree is full."""
     if s.stamp[node] == s.size[_NUMBER] or s.size[2] == len(s.done):
@@ -57,7 +57,7 @@ def _join(s: Scratch, node: Int, arrival: Int) -> bool:
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def plant(g: Arrays, gates: Gates, far: Scratch, excess: Int64s, root: Int, number: Int, outward: bool) -> None:
     """Begin a far tree at the root and at all nodes with a deficit, for `outward` units, else with excess."""
     _begin(far, number)
@@ -84,7 +84,7 @@ def plant(g: Arrays, gates: Gates, far: Scratch, excess: Int64s, root: Int, numb
             _join(far, tail, arc)
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _grow(g: Arrays, s: Scratch, other: Scratch, forward: bool, meets: Int64s) -> Int:
     """Scan a few arcs and add heads at reduced cost zero; write those in the other tree to `meets`.
 
@@ -134,7 +134,7 @@ def _grow(g: Arrays, s: Scratch, other: Scratch, forward: bool, meets: Int64s) -
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _is_rooted(g: Arrays, far: Scratch, excess: Int64s, root: Int, node: Int, without: Int, outward: bool) -> bool:
     """Whether all arcs of a node's path in the far tree have room, and the path avoids the node `without`."""
     for _ in range(_LONGEST):
@@ -149,7 +149,7 @@ def _is_rooted(g: Arrays, far: Scratch, excess: Int64s, root: Int, node: Int, wi
     return False
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _adopt(g: Arrays, far: Scratch, excess: Int64s, root: Int, node: Int, outward: bool) -> bool:
     """Connect a node of the far tree to another neighbour in it; return False if there is none."""
     potential, number = g.potential, far.size[_NUMBER]
@@ -170,7 +170,7 @@ def _adopt(g: Arrays, far: Scratch, excess: Int64s, root: Int, node: Int, outwar
     return False
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _mend(g: Arrays, far: Scratch, excess: Int64s, root: Int, meet: Int, way: Int32s, outward: bool) -> Int:
     """Repair a node's path in the far tree; write its nodes to `way` and return how many, 0 if there is no path."""
     length, node = 0, np.int64(meet)
@@ -195,7 +195,7 @@ def _mend(g: Arrays, far: Scratch, excess: Int64s, root: Int, meet: Int, way: In
     return 0
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _send(
     g: Arrays, near: Scratch, far: Scratch, excess: Int64s, root: Int, origin: Int, way: Int32s, count: Int
 ) -> None:
@@ -230,7 +230,7 @@ def _send(
     excess[end] += taken
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def settle_price(g: Arrays, source: Int) -> None:
     """Lower the potential of a node without entering flow until its cheapest arc has reduced cost zero."""
     entering = g.first_in[source]
@@ -244,7 +244,7 @@ def settle_price(g: Arrays, source: Int) -> None:
         g.potential[source] -= best
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def serve(g: Arrays, near: Scratch, far: Scratch, excess: Int64s, root: Int, origin: Int, number: Int) -> bool:
     """Send units from or to a node out of balance on a path of reduced cost zero; return False if none is found.
 

@@ -18,10 +18,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from strato.machinecode import jit
 from strato.mincost.arrays import Int
 from strato.mincost.kernels.labels import FAR, Scratch, begin_at, label, nearest
 from strato.mincost.kernels.ways import go_over, step
@@ -54,14 +54,14 @@ class Gates(NamedTuple):
     """Arcs into the root from nodes that are no gates."""
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def no_gates() -> Gates:
     """Return a placeholder before `find_gates` has run."""
     none = np.empty(0, np.int32)
     return Gates(np.empty(0, np.bool_), none, none, none)
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def find_gates(g: Arrays, root: Int, excess: Int64s) -> Gates:
     """List the gates: nodes without supply and in balance. O(nodes + arcs)."""
     nodes = len(g.row_start)
@@ -87,14 +87,14 @@ def find_gates(g: Arrays, root: Int, excess: Int64s) -> Gates:
     return Gates(is_gate, np.flatnonzero(is_gate).astype(np.int32), exits[:found].copy(), last[:direct].copy())
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@jit(inline="always")
 def _is_open(g: Arrays, gates: Gates, node: Int) -> bool:
     """Whether a node is a gate whose arc has room; backward searches pass through these without settling them."""
     only = g.row_start[node]
     return bool(gates.is_gate[node] and g.flow[only] < g.capacity[only])
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@jit(inline="always")
 def _reach(s: Scratch, other: Scratch, number: Int, node: Int, distance: Int, arrival: Int, found: Int64s) -> None:
     """Label a node if the distance is smaller than before, and record the path if the other search has reached it."""
     if distance < found[0] and (s.stamp[node] != number or distance < s.distance[node]):
@@ -103,7 +103,7 @@ def _reach(s: Scratch, other: Scratch, number: Int, node: Int, distance: Int, ar
             found[0], found[1] = distance + other.distance[node], node
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _look_out(g: Arrays, gates: Gates, s: Scratch, other: Scratch, number: Int, found: Int64s) -> None:
     """Label the tails of arcs into gates between the horizon and a further one."""
     horizon = s.size[_HORIZON_AT]
@@ -128,7 +128,7 @@ def _look_out(g: Arrays, gates: Gates, s: Scratch, other: Scratch, number: Int, 
             s.size[_HORIZON_AT] = least + _HORIZON if horizon < 0 else least + 8 * max(horizon, np.int64(_HORIZON))
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _grow(
     g: Arrays, gates: Gates, s: Scratch, other: Scratch, number: Int, forward: bool, by_gates: bool, found: Int64s
 ) -> None:
@@ -187,7 +187,7 @@ def _grow(
     s.size[_WORK] += looked
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _open(
     g: Arrays, gates: Gates, b: Scratch, f: Scratch, excess: Int64s, root: Int, number: Int, found: Int64s
 ) -> None:
@@ -210,7 +210,7 @@ def _open(
     b.size[_HORIZON_AT] = -1
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def search_both(
     g: Arrays, gates: Gates, f: Scratch, b: Scratch, excess: Int64s, root: Int, origin: Int, number: Int
 ) -> bool:
@@ -251,7 +251,7 @@ def search_both(
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _move_potentials(g: Arrays, gates: Gates, f: Scratch, b: Scratch, root: Int, by_gates: bool, best: Int) -> None:
     back = min(b.size[_RADIUS], best)
     ahead = best - back
@@ -273,7 +273,7 @@ def _move_potentials(g: Arrays, gates: Gates, f: Scratch, b: Scratch, root: Int,
             potential[node] += back - b.distance[node]
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _send(g: Arrays, f: Scratch, b: Scratch, excess: Int64s, root: Int, number: Int, meet: Int) -> None:
     """Send what fits along the two halves of a path; at a gate the second half continues by its only arc."""
     amount = FAR

@@ -28,10 +28,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from strato.machinecode import jit
 from strato.mincost._layout import change_flow
 from strato.mincost.arrays import Int
 from strato.mincost.kernels import INFEASIBLE, OPTIMAL, STOPPED
@@ -49,7 +49,7 @@ _HOPE = 2
 """Number of failures of `level.serve` in a row after which it is not tried any more."""
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def repair(g: Arrays, excess: Int64s) -> Int:
     """Make the flow obey the signs of the reduced costs; write the resulting imbalances to `excess`.
 
@@ -78,7 +78,7 @@ def repair(g: Arrays, excess: Int64s) -> Int:
     return total
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _search_forward(g: Arrays, s: Scratch, excess: Int64s, root: Int, source: Int, number: Int, most: Int) -> Int:
     """Find the nearest node that can take a unit of the source's excess, or −1; update potentials.
 
@@ -136,7 +136,7 @@ def _search_forward(g: Arrays, s: Scratch, excess: Int64s, root: Int, source: In
     return target
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _search_backward(g: Arrays, s: Scratch, excess: Int64s, root: Int, sink: Int, number: Int, most: Int) -> Int:
     """Find the nearest node that can give the sink a unit, or −1; give up as `_search_forward`; update potentials."""
     most += s.size[3]
@@ -190,7 +190,7 @@ def _search_backward(g: Arrays, s: Scratch, excess: Int64s, root: Int, sink: Int
     return target
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _send(g: Arrays, s: Scratch, excess: Int64s, root: Int, origin: Int, target: Int, forward: bool) -> None:
     """Send as much as fits between a search's origin and target along the arcs it arrived by."""
     amount = abs(excess[origin])
@@ -207,7 +207,7 @@ def _send(g: Arrays, s: Scratch, excess: Int64s, root: Int, origin: Int, target:
     excess[target] += taken
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _distances(g: Arrays, root: Int, near: Int64s, far: Int64s) -> Int:
     """Write each node's distance to the root through arcs that can bind, and through others; return what can bind."""
     nodes = len(g.row_start)
@@ -269,7 +269,7 @@ def price_scarcity(g: Arrays, root: int) -> None:
     g.potential[root] = 0
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _send_directly(g: Arrays, s: Scratch, excess: Int64s, root: Int, source: Int) -> bool:
     """Send a source's excess over its cheapest arc if the arc's head can pass it straight on; else return False.
 
@@ -310,7 +310,7 @@ def _send_directly(g: Arrays, s: Scratch, excess: Int64s, root: Int, source: Int
     return False
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def solve(
     g: Arrays, root: Int, stop: npt.NDArray[np.uint8], s: Scratch, back: Scratch, excess: Int64s, max_search_arcs: Int
 ) -> Int:

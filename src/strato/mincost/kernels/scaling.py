@@ -24,10 +24,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from strato.machinecode import jit
 from strato.mincost.arrays import Int
 from strato.mincost.kernels import INFEASIBLE, OPTIMAL, STOPPED
 
@@ -61,7 +61,7 @@ class Buckets(NamedTuple):
     first: Int32s
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _residual(g: Arrays) -> Residual:
     nodes, used = len(g.row_start), 0
     start = np.zeros(nodes + 1, np.int64)
@@ -101,7 +101,7 @@ def _residual(g: Arrays) -> Residual:
     return r
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _worst(r: Residual, price: Int64s) -> Int:
     """Return the smallest ε for which the flow is ε-optimal."""
     worst = np.int64(0)
@@ -113,7 +113,7 @@ def _worst(r: Residual, price: Int64s) -> Int:
     return -worst
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _refine_prices(r: Residual, price: Int64s, epsilon: Int) -> bool:
     """Look for prices that make the flow ε-optimal; write them and return True if found in eight passes."""
     nodes = len(price)
@@ -137,7 +137,7 @@ def _refine_prices(r: Residual, price: Int64s, epsilon: Int) -> bool:
     return False
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@jit(inline="always")
 def _file_under(b: Buckets, node: Int, bucket: Int) -> None:
     first = b.first[bucket]
     b.distance[node], b.before[node], b.after[node] = bucket, -1, first
@@ -146,7 +146,7 @@ def _file_under(b: Buckets, node: Int, bucket: Int) -> None:
         b.before[first] = node
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@jit(inline="always")
 def _take_out(b: Buckets, node: Int) -> None:
     before, after = b.before[node], b.after[node]
     if before >= 0:
@@ -157,7 +157,7 @@ def _take_out(b: Buckets, node: Int) -> None:
         b.before[after] = before
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _update_prices(r: Residual, price: Int64s, excess: Int64s, epsilon: Int, b: Buckets) -> bool:
     """Lower prices by ε × distance to the nearest deficit; return False if some excess can reach none."""
     nodes, far = len(price), np.int64(len(b.first))
@@ -197,7 +197,7 @@ def _update_prices(r: Residual, price: Int64s, excess: Int64s, epsilon: Int, b: 
     return left == 0
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@jit(inline="always")
 def _find_admissible(r: Residual, price: Int64s, current: Int64s, node: Int) -> Int:
     """Return the node's next admissible arc from its current one on, or −1."""
     base, end = price[node], r.start[node + 1]
@@ -211,7 +211,7 @@ def _find_admissible(r: Residual, price: Int64s, current: Int64s, node: Int) -> 
     return -1
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@jit(inline="always")
 def _relabel(r: Residual, price: Int64s, current: Int64s, node: Int, epsilon: Int) -> bool:
     """Lower the node's price until an arc is admissible; return False if it has no residual arc."""
     most = -_UNREACHED * 2
@@ -225,7 +225,7 @@ def _relabel(r: Residual, price: Int64s, current: Int64s, node: Int, epsilon: In
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _discharge(
     r: Residual,
     price: Int64s,
@@ -299,7 +299,7 @@ def _discharge(
     return OPTIMAL
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _price_sources(r: Residual, supply: Int64s, price: Int64s) -> None:
     """Price nodes with supply at their cheapest arc, so that ε begins at differences of costs, not at offsets."""
     for node in range(len(price)):
@@ -312,7 +312,7 @@ def _price_sources(r: Residual, supply: Int64s, price: Int64s) -> None:
                 price[node] = -cheapest
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def solve(g: Arrays, root: Int, stop: npt.NDArray[np.uint8], excess: Int64s, alpha: Int, warm: bool) -> Int:
     """Make flow and potentials optimal in place.
 
@@ -399,7 +399,7 @@ def solve(g: Arrays, root: Int, stop: npt.NDArray[np.uint8], excess: Int64s, alp
     return outcome
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _tighten(r: Residual, potential: Int64s, nodes: Int) -> None:
     """Turn an optimal flow into exact potentials: shortest residual distances in unscaled costs."""
     factor = np.int64(nodes + 1)

@@ -26,10 +26,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from strato.machinecode import jit
 from strato.mincost.arrays import Int
 from strato.mincost.kernels import INFEASIBLE, OPTIMAL, STOPPED
 
@@ -66,7 +66,7 @@ def new_tree(nodes: Int, slots: Int) -> SpanningTree:
     return SpanningTree._make([*links, state, carried, upward, np.zeros(nodes, np.int32)])
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def crash(g: Arrays, root: Int) -> None:
     """Send every supply along its widest way to the root, as far as capacities allow. Mutates `flow`."""
     nodes = len(g.row_start)
@@ -112,7 +112,7 @@ def crash(g: Arrays, root: Int) -> None:
                 stack[top], top, children[head] = head, top + 1, -1
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@jit(inline="always")
 def _find(group: Int32s, node: Int) -> Int:
     while group[node] != node:
         group[node] = group[group[node]]
@@ -120,7 +120,7 @@ def _find(group: Int32s, node: Int) -> Int:
     return node
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _choose_tree(g: Arrays, t: SpanningTree, root: Int, excess: Int64s, chosen: Int64s) -> Int:
     """Fill `chosen` with the arcs of a spanning tree; return how many arcs lie strictly inside off it."""
     nodes, slots = len(g.row_start), len(g.tail)
@@ -163,7 +163,7 @@ def _choose_tree(g: Arrays, t: SpanningTree, root: Int, excess: Int64s, chosen: 
     return inside
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@jit(inline="always")
 def _attach(t: SpanningTree, node: Int, parent: Int) -> None:
     first = t.child[parent]
     t.parent[node], t.before[node], t.after[node] = parent, -1, first
@@ -172,7 +172,7 @@ def _attach(t: SpanningTree, node: Int, parent: Int) -> None:
         t.before[first] = node
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@jit(inline="always")
 def _detach(t: SpanningTree, node: Int) -> None:
     before, after = t.before[node], t.after[node]
     if before >= 0:
@@ -183,7 +183,7 @@ def _detach(t: SpanningTree, node: Int) -> None:
         t.before[after] = before
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _price_subtree(g: Arrays, t: SpanningTree, top: Int, slots: Int, big: Int) -> None:
     """Set depth and potential of a subtree from its parent, walking in pre-order."""
     node = top
@@ -203,7 +203,7 @@ def _price_subtree(g: Arrays, t: SpanningTree, top: Int, slots: Int, big: Int) -
         node = t.after[node]
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _plant(g: Arrays, t: SpanningTree, root: Int, excess: Int64s, big: Int) -> Int:
     """Build the tree from the flow; return the number of inside arcs left out of it."""
     nodes, slots = len(g.row_start), len(g.tail)
@@ -265,7 +265,7 @@ def _plant(g: Arrays, t: SpanningTree, root: Int, excess: Int64s, big: Int) -> I
     return inside
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _room(g: Arrays, t: SpanningTree, node: Int, upward_flow: bool, slots: Int) -> Int:
     """How much more can flow on the node's tree arc, towards the parent or away from it."""
     arc = t.arc[node]
@@ -276,7 +276,7 @@ def _room(g: Arrays, t: SpanningTree, node: Int, upward_flow: bool, slots: Int) 
     return int(g.flow[arc])
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _add_flow(g: Arrays, t: SpanningTree, node: Int, amount: Int, slots: Int) -> None:
     """Add flow towards the parent (negative: away from it) on the node's tree arc."""
     arc = t.arc[node]
@@ -288,7 +288,7 @@ def _add_flow(g: Arrays, t: SpanningTree, node: Int, amount: Int, slots: Int) ->
         g.flow[arc] -= amount
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def _pivot(g: Arrays, t: SpanningTree, entering: Int, big: Int) -> None:
     """Send flow around the cycle of the entering arc and exchange it for the arc that blocks."""
     slots = len(g.tail)
@@ -345,7 +345,7 @@ def _pivot(g: Arrays, t: SpanningTree, entering: Int, big: Int) -> None:
     _price_subtree(g, t, top, slots, big)
 
 
-@numba.njit(cache=True, nogil=True)
+@jit()
 def solve(g: Arrays, root: Int, stop: npt.NDArray[np.uint8], t: SpanningTree, excess: Int64s, block: Int) -> Int:
     """Make flow and potentials optimal in place.
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numba
 import numpy as np
 
+from strato.machinecode import jit
 from strato.mincost._layout import change_flow
 from strato.mincost.arrays import Int
 from strato.mincost.kernels.labels import Scratch
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from strato.mincost.arrays import Arrays
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@jit(inline="always")
 def room(g: Arrays, arrival: Int) -> np.int64:
     """Return how many more units an arrival's arc can carry."""
     return np.int64(g.capacity[arrival] - g.flow[arrival] if arrival >= 0 else g.flow[-1 - arrival])
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@jit(inline="always")
 def step(g: Arrays, arrival: Int, forward: bool) -> np.int64:
     """Return the node before, in a search along arcs (`forward`) or against them."""
     arc = arrival if arrival >= 0 else -1 - arrival
     return np.int64(g.tail[arc] if (arrival >= 0) == forward else g.head[arc])
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@jit(inline="always")
 def carry(g: Arrays, s: Scratch, arrival: Int, amount: Int) -> None:
     """Send units over an arrival and add their cost to the scratch's sum."""
     arc = arrival if arrival >= 0 else -1 - arrival
@@ -41,7 +41,7 @@ def carry(g: Arrays, s: Scratch, arrival: Int, amount: Int) -> None:
     s.size[4] += signed * g.cost[arc]
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@jit(inline="always")
 def go_over(g: Arrays, s: Scratch, arrival: Int, amount: Int, turn: Int) -> np.int64:
     """Visit an arrival in one of two passes over a path, and return the amount: pass 0 finds what fits, 1 sends it."""
     if turn == 0:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from numba import njit
+from strato.machinecode import jit
+from strato.scheduler.placement.arrays import Int64s
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore] # numba publishes no types
-def trim(order, rows, counts, cls, requests, left):  # type: ignore[no-untyped-def] # numba
+@jit()
+def trim(order: Int64s, rows: Int64s, counts: Int64s, cls: Int64s, requests: Int64s, left: Int64s) -> None:
     """Reduce counts to what the rows' vectors can take, entry by entry.
 
     Args:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from numba.core.caching import FunctionCache
 from numba.core.runtime.nrt import rtsys
+
+from strato.machinecode import CodeCache
 
 _log = logging.getLogger(__name__)
 
 
-class _FoundCode(FunctionCache):
+class _FoundCode(CodeCache):
     """Numba's cache of a function, read without initialising the compiler."""
 
     number = ""
@@ -33,11 +34,11 @@ class _FoundCode(FunctionCache):
 
 
 def only_load(*kernels: Any) -> None:
-    """Have kernels, each declared with ``cache=True``, read their caches by `_FoundCode` from now on."""
-    if not all(hasattr(FunctionCache, name) for name in ("_load_overload", "_guard_against_spurious_io_errors")):
+    """Have kernels, each declared with `jit`, read their caches by `_FoundCode` from now on."""
+    if not all(hasattr(CodeCache, name) for name in ("_load_overload", "_guard_against_spurious_io_errors")):
         return  # another release of Numba, whose cache has no such methods
     for number, kernel in enumerate(kernels, start=1):
-        if type(getattr(kernel, "_cache", None)) is FunctionCache:  # without NUMBA_DISABLE_JIT, and not done before
-            found = _FoundCode(kernel.py_func)  # type: ignore[no-untyped-call]  # the same
+        if type(getattr(kernel, "_cache", None)) is CodeCache:  # without NUMBA_DISABLE_JIT, and not done before
+            found = _FoundCode(kernel.py_func)
             found.number = f"{number} of {len(kernels)}"
             kernel._cache = found  # noqa: SLF001  # as `Dispatcher.enable_caching` does

@@ -8,13 +8,10 @@ The public kernels have one signature each, so a first compilation takes seconds
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
-
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from strato.machinecode import jit
 from strato.scheduler.model.answers import BALANCED, LEAST, MOST
 from strato.scheduler.model.nodes import Columns
 from strato.scheduler.placement.arrays import Domains, Floats, Int32s, Int64s, RequestRow, ScoreTerms, Static
@@ -26,12 +23,9 @@ pods; a row takes one task of the batch only; only bring the tree up to date, pl
 PLACES, OFFSET, SEEN, BUILT = 0, 1, 2, 3
 """Entries of a tree's ``head``: leaves, row shown by leaf 0, journal cursor it is current with, 1 when built."""
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-_OUTER: dict[str, Any] = {"cache": True, "nogil": True}
-_INNER: dict[str, Any] = {**_OUTER, "_nrt": False, "forceinline": True}
-"""Options of functions that run per row: without counting references to arrays, which took two thirds of their time."""
-_outer = cast(Callable[[_Function], _Function], njit(**_OUTER))
-_inner = cast(Callable[[_Function], _Function], njit(**_INNER))
+_outer = jit()
+_inner = jit(_nrt=False, forceinline=True)
+"""For functions that run per row: without counting references to arrays, which took two thirds of their time."""
 
 
 @_outer

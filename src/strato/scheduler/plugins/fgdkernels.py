@@ -9,14 +9,13 @@ as the paper's scheduler gives them: so coarse that many nodes are equal, which 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import exp
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from strato.machinecode import jit
 from strato.scheduler.placement.arrays import Floats, Int64s
 
 WHOLE: Final = 1000
@@ -24,8 +23,7 @@ WHOLE: Final = 1000
 FRAGMENTATION, DOT_PRODUCT, BEST_FIT, PACKING, CLUSTERING, RANDOM = range(6)
 """Policies."""
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-_jit = cast(Callable[[_Function], _Function], njit(cache=True, nogil=True))
+_jit = jit()
 
 
 class TypicalPodArrays(NamedTuple):
