@@ -59,14 +59,14 @@ def _carry_over(_state: State, draft: Draft) -> None:
 
 
 def _date_phase(state: State, draft: Draft) -> None:
-    """Note when a PersistentVolume changed its phase, unless the client says it."""
+    """Note when a PersistentVolume changed its phase, unless the client gives the time."""
     if draft.target.subresource != "status":
         return
     status, before = draft.obj["status"], _old(draft).get("status") or {}
-    said, known = status.get(_PHASE_SINCE), before.get(_PHASE_SINCE)
+    given, known = status.get(_PHASE_SINCE), before.get(_PHASE_SINCE)
     if status.get("phase") != before.get("phase"):
-        status[_PHASE_SINCE] = said if said and said != known else format_time(state.clock.now())
-    elif not said and known:
+        status[_PHASE_SINCE] = given if given and given != known else format_time(state.clock.now())
+    elif not given and known:
         status[_PHASE_SINCE] = known
 
 

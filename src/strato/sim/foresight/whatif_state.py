@@ -13,14 +13,13 @@ from typing import Any, Final
 
 from strato.api import catalog
 from strato.api.meta import Json
-from strato.api.volcano.scheduling import GROUP_ANNOTATION
+from strato.api.volcano.scheduling import GROUP_ANNOTATION, GROUP_NOT_STARTED
 from strato.scheduler.cache.ingest import ROLE_KEY
 from strato.scheduler.dryrun.manifests import Located
 from strato.scheduler.dryrun.states import ManifestState
 from strato.scheduler.model.resources import internal, to_quantity
 
 _MOST_PODS: Final = 100_000
-_WAITING: Final = ("", "Pending", "Inqueue")
 
 
 def with_late_pods(state: ManifestState, now: float) -> tuple[ManifestState, Sequence[str]]:
@@ -88,7 +87,7 @@ def _late_groups(objects: Sequence[Located]) -> list[Json]:
     return [
         group
         for group in groups
-        if (group.get("status") or {}).get("phase", "") in _WAITING and _name(group) not in with_pods
+        if (group.get("status") or {}).get("phase", "") in GROUP_NOT_STARTED and _name(group) not in with_pods
     ]
 
 

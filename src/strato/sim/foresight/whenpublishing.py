@@ -20,7 +20,7 @@ import msgspec
 from strato.api import catalog
 from strato.api.core import Pod
 from strato.api.meta import Json
-from strato.api.volcano.scheduling import PodGroup
+from strato.api.volcano.scheduling import GROUP_ANNOTATION, GROUP_NOT_STARTED, PodGroup
 from strato.client.cluster import Cluster, Patch
 from strato.client.informer import Change, Informers
 from strato.client.namespaces import ensure_namespace
@@ -46,7 +46,6 @@ _log = logging.getLogger(__name__)
 NAMESPACE: Final = "volcano-system"
 CONFIG_MAP: Final = "strato-when"
 _KEY: Final = "calibration.json"
-_WAITING: Final = ("", "Pending", "Inqueue")
 _BATCH: Final = 64
 _REMEMBERED: Final = 20_000
 """Most ended jobs that are kept to predict run times from; the oldest are dropped."""
@@ -187,7 +186,7 @@ class StartPublisher:
 
     async def round(self) -> None:
         """Predict starts, write changed predictions to pod groups, and publish the accuracy of earlier ones."""
-        if not any(group.status.phase in _WAITING for group in self._informers.informer(PodGroup).list()):
+        if not any(group.status.phase in GROUP_NOT_STARTED for group in self._informers.informer(PodGroup).list()):
             return
         found = await self._look()
         if found is None:
@@ -247,7 +246,7 @@ class StartPublisher:
         found: list[Decoded] = []
         late: list[tuple[str, Json]] = []
         with_pods = {
-            (pod.metadata.namespace, pod.metadata.annotation("scheduling.k8s.io/group-name"))
+            (pod.metadata.namespace, pod.metadata.annotation(GROUP_ANNOTATION))
             for pod in self._informers.informer(Pod).list()
         }
         for known in kinds.wanted(()):
@@ -256,7 +255,7 @@ class StartPublisher:
             for view in self._informers.informer(known.kind.view).list():
                 found.append(Decoded("", known, view))
                 meta = view.metadata
-                waits = isinstance(view, PodGroup) and view.status.phase in _WAITING
+                waits = isinstance(view, PodGroup) and view.status.phase in GROUP_NOT_STARTED
                 if waits and (meta.namespace, meta.name) not in with_pods:
                     body: Json = msgspec.to_builtins(view)
                     late.append(("", {**body, "apiVersion": catalog.PODGROUP.api_version, "kind": "PodGroup"}))
@@ -271,7 +270,7 @@ class StartPublisher:
         patches: list[Patch] = []
         for key, raw_seconds in found.starts.items():
             group = groups.get(key)
-            if group is None or group.status.phase not in _WAITING:
+            if group is None or group.status.phase not in GROUP_NOT_STARTED:
                 continue
             raw = Interval(*(math.inf if one is None else one for one in raw_seconds))
             given = self.calibration.calibrated(raw)
@@ -320,7 +319,7 @@ class StartPublisher:
     def on_groups(self, changes: Sequence[Change[PodGroup]]) -> None:
         """Compare predictions with the pod groups that have begun to run; a batch handler of their informer."""
         for old, new in changes:
-            if new is None or old is None or old.status.phase not in _WAITING:
+            if new is None or old is None or old.status.phase not in GROUP_NOT_STARTED:
                 continue
             if new.status.phase == "Running":
                 self._began(new)

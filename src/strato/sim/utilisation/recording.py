@@ -12,7 +12,7 @@ from strato.agent.events import Workload
 from strato.api.amplification import amplified
 from strato.api.core import Pod
 from strato.api.kubeflow import TFJob
-from strato.api.volcano.scheduling import PodGroup
+from strato.api.volcano.scheduling import GROUP_NOT_ADMITTED, PodGroup
 from strato.client.informer import Change, Informers
 from strato.clock import Clock
 from strato.history.jobs import facts_of
@@ -21,9 +21,6 @@ from strato.history.statistics import GRID_SECONDS
 from strato.history.tracker import Tracker
 from strato.node.hollow.cpu import HollowCpu
 from strato.node.hollow.cpuruns import CpuAccount, CpuRun
-
-_QUEUED: Final = ("", "Pending")
-"""Phases of a PodGroup that is not admitted to its queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +132,7 @@ class UtilisationRecorder:
 
     def _on_group(self, change: Change[PodGroup]) -> None:
         group = change.new
-        if group is not None and group.status.phase not in _QUEUED and (owner := group.metadata.controller):
+        if group is not None and group.status.phase not in GROUP_NOT_ADMITTED and (owner := group.metadata.controller):
             self._tracker.see_group(owner.uid, self._clock.now())
 
     def _on_pods(self, changes: Sequence[Change[Pod]]) -> None:
