@@ -254,6 +254,15 @@ def test_sessions_stay_with_a_pod(spec: Json, config: int | None) -> None:
         pytest.param({"backoffLimitPerIndex": 1}, {"backoffLimit": 2147483647}, id="limits of each index"),
         pytest.param({"podFailurePolicy": {"rules": []}}, {"podReplacementPolicy": "Failed"}, id="rules on failures"),
         pytest.param(
+            {"podFailurePolicy": {"rules": [{"onPodConditions": [{"type": "A"}, {"type": "B", "status": "False"}]}]}},
+            {
+                "podFailurePolicy": {
+                    "rules": [{"onPodConditions": [{"type": "A", "status": "True"}, {"type": "B", "status": "False"}]}]
+                }
+            },
+            id="conditions of pods",
+        ),
+        pytest.param(
             {},
             {"podReplacementPolicy": "TerminatingOrFailed", "suspend": False, "manualSelector": False},
             id="no rules",
@@ -315,10 +324,21 @@ def test_a_projected_volume_tells_which_source_takes_a_path_twice() -> None:
         ({"name": "a", "items": [item]}, {"name": "b", "items": [{**item, "path": "q"}]}, []),
         ({"name": "a", "items": [item]}, {"name": "b", "items": [item]}, [""]),
         ({"items": [item]}, {"name": "b", "items": [item]}, [".sources[0].secret.name", ""]),
+        ({"name": "b", "items": [item]}, {"items": [item]}, [".sources[1].configMap.name", ""]),
     ):
         sources = [{"secret": first}, {"configMap": second}]
         volume = {"name": "v", "projected": {"sources": sources, "defaultMode": 420}}
         assert pod_problems(volumes=[volume]) == [f"spec.volumes[0].projected{field}" for field in wrong]
+
+
+def test_a_path_that_a_source_without_a_name_takes_again_is_shown_as_that_of_an_empty_name() -> None:
+    sources = [{"configMap": {"name": "a", "items": [{"key": "k", "path": "p"}]}}]
+    sources.append({"configMap": {"items": [{"key": "k", "path": "p"}]}})
+    causes: list[Cause] = []
+    volume = {"name": "v", "projected": {"sources": sources, "defaultMode": 420}}
+    validate_pod_spec({"restartPolicy": "Always", "dnsPolicy": "Default", "volumes": [volume]}, "spec", causes)
+    shown = [cause.message for cause in causes if cause.field == "spec.volumes[0].projected"]
+    assert shown == ['Invalid value: "": conflicting duplicate paths']
 
 
 def running(**resources: str) -> Json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -263,17 +264,17 @@ def test_a_container_killed_for_lack_of_memory_is_counted_once() -> None:
 def test_pods_that_do_not_run_are_not_resized() -> None:
     async def story(h: Harness) -> None:
         await h.cluster.create(catalog.VERTICALPODAUTOSCALER, vpa("InPlace"), "default")
-        advice = [{"containerName": "main", "target": {"cpu": "1"}}]
         made = _job("0.5")
-        made["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["name"] = "main"
-        made["spec"]["tasks"][0]["template"]["spec"]["nodeSelector"] = {"no": "node"}
+        running = made["spec"]["tasks"][0]
+        waiting = {**copy.deepcopy(running), "name": "waiting", "minAvailable": 0}
+        waiting["template"]["spec"]["nodeSelector"] = {"no": "node"}
+        made["spec"] |= {"tasks": [{**running, "minAvailable": 2}, waiting], "minAvailable": 2}
         await h.apply(made)
-        status = {"status": {"recommendation": {"containerRecommendations": advice}}}
-        await h.cluster.patch(catalog.VERTICALPODAUTOSCALER, "v", "default", status, subresource="status")
-        await h.clock.sleep(300)
-        assert {one.status.phase for one in h.pods()} == {"Pending"}
-        assert {one.spec.containers[0].resources.requests["cpu"] for one in h.pods()} <= {"2", "1"}
+        await h.clock.sleep(3 * 86_400)
+        found = {(one.status.phase, one.spec.containers[0].resources.requests["cpu"] == "2") for one in h.pods()}
+        assert found == {("Running", False), ("Pending", True)}
         events = await h.cluster.list(catalog.EVENT)
-        assert not [one for one in events.items if one["reason"] in ("ResizedInPlace", "ResizeRefused")]
+        about = {one["involvedObject"]["name"] for one in events.items if one["reason"].startswith("Resize")}
+        assert about <= {one.metadata.name for one in h.pods() if one.status.phase == "Running"}
 
     run_in_virtual_time(story, nodes="2x8cpu,16Gi")

@@ -65,7 +65,9 @@ def pod(priority: int = 0, requests: dict[str, str] | None = None, **spec: Any) 
     return msgspec.convert(body, Pod)
 
 
-BEARS = [{"key": "node.kubernetes.io/memory-pressure", "operator": "Exists", "effect": "NoSchedule"}]
+TAINT = "node.kubernetes.io/memory-pressure"
+SHORT = "The node had condition: [MemoryPressure]. "
+BEARS = [{"key": TAINT, "operator": "Exists", "effect": "NoSchedule"}]
 REJECTIONS = [
     pytest.param(pod(), set(), "", id="nothing"),
     pytest.param(pod(), {DISK}, "The node had condition: [DiskPressure]. ", id="disk"),
@@ -76,6 +78,17 @@ REJECTIONS = [
     pytest.param(pod(), {MEMORY}, "The node had condition: [MemoryPressure]. ", id="memory"),
     pytest.param(pod(requests={"cpu": "1"}), {MEMORY}, "", id="memory, with requests"),
     pytest.param(pod(tolerations=BEARS), {MEMORY}, "", id="memory, tolerated"),
+    *(
+        pytest.param(pod(tolerations=[toleration]), {MEMORY}, message, id=f"memory, tolerated by {toleration}")
+        for toleration, message in (
+            ({"operator": "Exists"}, ""),
+            ({"key": TAINT, "operator": "Exists"}, ""),
+            ({"key": TAINT}, ""),
+            ({"key": TAINT, "value": "other"}, SHORT),
+            ({"key": TAINT, "operator": "Exists", "effect": "NoExecute"}, SHORT),
+            ({"key": "node.kubernetes.io/disk-pressure", "operator": "Exists"}, SHORT),
+        )
+    ),
     pytest.param(
         pod(tolerations=BEARS), {MEMORY, DISK}, "The node had condition: [DiskPressure MemoryPressure]. ", id="both"
     ),

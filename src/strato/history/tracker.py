@@ -175,7 +175,7 @@ class Tracker:
                 seen=max(one.seen, times.ended or 0.0),
                 **_ending(pod, container.name, one),
             )
-            if changed != one or place not in self._replicas:
+            if changed != one:  # as always when it is new, because it was bound
                 self._save(place, changed, now)
 
     def sample(self, pods: Iterable[tuple[Pod, PodMetrics]], seconds: float, now: float) -> None:
