@@ -17,7 +17,7 @@ from typing import Any, Final
 from strato.api.core import Node, Pod
 from strato.api.meta import Key
 from strato.api.metrics import NodeMetrics, PodMetrics, amounts
-from strato.api.volcano.scheduling import PodGroup
+from strato.api.volcano.scheduling import GROUP_NOT_ADMITTED, PodGroup
 from strato.client.cluster import Cluster
 from strato.client.informer import Change, Informer, Informers
 from strato.clock import Clock
@@ -36,8 +36,6 @@ _TICK_SECONDS: Final = 1.0
 _SLICE: Final = 200
 """Pods that are processed, in about 4 ms, before other tasks of the event loop get a turn."""
 _BUCKETS: Final = (1, 5, 10, 20, 40, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14_400, 43_200, 86_400)
-_QUEUED: Final = ("", "Pending")
-"""Phases of a pod group that is not admitted to its queue."""
 
 _log = logging.getLogger(__name__)
 
@@ -107,7 +105,7 @@ class HistoryRecorder:
 
     def _on_group(self, change: Change[PodGroup]) -> None:
         group = change.new
-        if group is not None and group.status.phase not in _QUEUED and (owner := group.metadata.controller):
+        if group is not None and group.status.phase not in GROUP_NOT_ADMITTED and (owner := group.metadata.controller):
             self._admitted.setdefault(owner.uid, self._clock.now())
         elif group is not None and (owner := group.metadata.controller):
             predicted = prediction_of(group.metadata.annotations or {})

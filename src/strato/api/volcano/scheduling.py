@@ -17,6 +17,10 @@ POD_GROUP_ANNOTATIONS = (GROUP_ANNOTATION, "scheduling.volcano.sh/group-name")
 """The annotations that are read; the first one present counts."""
 ELASTIC_ANNOTATION = "strato.io/elastic"
 """Annotation of a PodGroup, ``true``: its pods beyond ``minMember`` are evicted before pods of other groups."""
+GROUP_NOT_ADMITTED = ("", "Pending")
+"""Phases of a PodGroup that is not admitted to its queue."""
+GROUP_NOT_STARTED = (*GROUP_NOT_ADMITTED, "Inqueue")
+"""Phases of a PodGroup that waits for admission or for places."""
 
 
 class NetworkTopologySpec(View, frozen=True, kw_only=True):

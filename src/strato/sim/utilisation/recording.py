@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Final
 
 from strato.agent.containers import workload_of
 from strato.agent.events import Workload
