@@ -14,6 +14,7 @@ from strato.api.amplification import (
     RAW,
     InvalidFactor,
     amplified,
+    amplify_amount,
     amplify_status,
     check_metadata,
     published,
@@ -22,7 +23,7 @@ from strato.api.amplification import (
     written_ratio,
 )
 from strato.api.meta import ObjectMeta
-from strato.api.quantity import milli
+from strato.api.quantity import milli, parse
 
 Json = dict[str, Any]
 
@@ -91,6 +92,20 @@ def test_decimal_factors_are_taken_as_written() -> None:
     assert amplified(1000, 1.1) == 1100
     assert amplified(24000, 2.0, 1.0) == 48000
     assert amplified(32000, 2.0, 1.5) == 96000
+
+
+@pytest.mark.parametrize(("amount", "resource"), [("1500u", "cpu"), ("1.5", "memory")])
+def test_a_ratio_of_one_leaves_fractions_as_they_are(amount: str, resource: str) -> None:
+    raw = parse(amount)
+    assert amplify_amount(raw, resource, 1.0) is raw
+    assert amplify_amount(raw, resource, 2.0) == parse("4m" if resource == "cpu" else "4")  # whole units, rounded up
+
+
+@pytest.mark.parametrize(("length", "is_whole"), [(78, True), (79, False)])
+def test_a_long_value_is_shown_in_part(length: int, is_whole: bool) -> None:
+    with pytest.raises(InvalidFactor) as caught:
+        read_factor("x" * length, "--here")
+    assert (repr("x" * length) in str(caught.value)) is is_whole
 
 
 def test_memory_stays_whole_bytes_and_other_resources_raw() -> None:
