@@ -12,7 +12,7 @@ from strato.api.wire import User
 from strato.client.local import LocalCluster
 from strato.clock import SystemClock
 from strato.interop.workflows.jobrunner import JobRunner, run_job
-from strato.interop.workflows.taskjob import AttemptOutcome, Place, TaskRequest, task_job
+from strato.interop.workflows.taskjob import AttemptOutcome, JobSettings, TaskRequest, task_job
 from strato.server.embedded import in_memory_server
 from tests.controllers.world import World, play
 
@@ -23,7 +23,7 @@ def body(unique: str = "1", **annotations: str) -> dict[str, Any]:
     request = TaskRequest(
         engine="miniwdl", run_id="t", unique=unique, image="img", command=("true",), working_dir="/w", cpu=1
     )
-    made = task_job(request, Place())
+    made = task_job(request, JobSettings())
     made["spec"]["tasks"][0]["template"]["metadata"]["annotations"] |= annotations
     return made
 

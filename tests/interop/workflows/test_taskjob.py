@@ -13,8 +13,8 @@ from strato.api.core import Pod
 from strato.api.volcano.batch import Job
 from strato.interop.workflows.taskjob import (
     AttemptOutcome,
+    JobSettings,
     Mount,
-    Place,
     TaskRequest,
     job_name,
     outcome,
@@ -41,29 +41,29 @@ def container(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_resources_become_requests_and_limits() -> None:
-    body = task_job(request(cpu=2, memory_bytes=5000, memory_limit_bytes=6000, gpus=1), Place(queue="q"))
+    body = task_job(request(cpu=2, memory_bytes=5000, memory_limit_bytes=6000, gpus=1), JobSettings(queue="q"))
     assert container(body)["resources"] == {
         "requests": {"cpu": "2", "memory": "5000", "nvidia.com/gpu": "1"},
         "limits": {"memory": "6000", "nvidia.com/gpu": "1"},
     }
     assert body["spec"]["queue"] == "q"
-    assert task_job(request(queue="mine"), Place(queue="q"))["spec"]["queue"] == "mine"
-    assert "queue" not in task_job(request(), Place())["spec"]
+    assert task_job(request(queue="mine"), JobSettings(queue="q"))["spec"]["queue"] == "mine"
+    assert "queue" not in task_job(request(), JobSettings())["spec"]
 
 
 def test_files_are_of_the_node_or_of_a_claim() -> None:
     mounts = (Mount(host_path="/data/run/x", container_path="/in/x"),)
-    spec = task_job(request(mounts=mounts), Place())["spec"]["tasks"][0]["template"]["spec"]
+    spec = task_job(request(mounts=mounts), JobSettings())["spec"]["tasks"][0]["template"]["spec"]
     assert spec["volumes"] == [{"name": "file-0", "hostPath": {"path": "/data/run/x"}}]
     assert spec["containers"][0]["volumeMounts"] == [{"name": "file-0", "mountPath": "/in/x", "readOnly": True}]
-    place = Place(claim="shared", claim_root="/data/")
-    spec = task_job(request(mounts=mounts), place)["spec"]["tasks"][0]["template"]["spec"]
+    settings = JobSettings(claim="shared", claim_root="/data/")
+    spec = task_job(request(mounts=mounts), settings)["spec"]["tasks"][0]["template"]["spec"]
     assert spec["volumes"] == [{"name": "files", "persistentVolumeClaim": {"claimName": "shared"}}]
     assert spec["containers"][0]["volumeMounts"] == [
         {"name": "files", "mountPath": "/in/x", "readOnly": True, "subPath": "run/x"}
     ]
     with pytest.raises(ValueError, match="/data/run/x is not below /other"):
-        task_job(request(mounts=mounts), Place(claim="shared", claim_root="/other"))
+        task_job(request(mounts=mounts), JobSettings(claim="shared", claim_root="/other"))
 
 
 @given(st.text(max_size=200))

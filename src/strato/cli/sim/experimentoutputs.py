@@ -177,9 +177,9 @@ def _write(results: Results, digests: list[RunDigest], outputs: ExperimentOutput
 def _draw(results: Results, digests: list[RunDigest], html: OutputFile | None, plots: Path | None) -> None:
     from strato.sim.experiments.page import page_of
     from strato.sim.pictures.all import pictures_of, write_pictures
-    from strato.sim.pictures.sweeping import Point, sweep_pictures
+    from strato.sim.pictures.sweeping import GridPoint, sweep_pictures
 
-    swept = [Point(one.policy, one.parameters, one.metrics) for one in results.summaries if one.parameters]
+    swept = [GridPoint(one.policy, one.parameters, one.metrics) for one in results.summaries if one.parameters]
     pictures = [*sweep_pictures(swept), *pictures_of(digests)]
     if html is not None:
         html.write(page_of(results, pictures).encode())

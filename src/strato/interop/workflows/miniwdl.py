@@ -27,7 +27,7 @@ from WDL.runtime.task_container import TaskContainer
 
 from strato.errors import StratoError, one_line
 from strato.interop.workflows.jobrunner import JobRunner, connect_by_kubeconfig
-from strato.interop.workflows.taskjob import AttemptOutcome, Mount, Place, TaskRequest, job_name, task_job
+from strato.interop.workflows.taskjob import AttemptOutcome, JobSettings, Mount, TaskRequest, job_name, task_job
 
 if TYPE_CHECKING:
     import logging
@@ -56,7 +56,7 @@ class StratoContainer(TaskContainer):  # type: ignore[misc] # miniwdl publishes 
     """Runs a task attempt as a job."""
 
     _runner: ClassVar[JobRunner | None] = None
-    _place: ClassVar[Place] = Place()
+    _job_settings: ClassVar[JobSettings] = JobSettings()
     _largest: ClassVar[tuple[int, int]] = (0, 0)
     _lock: ClassVar[threading.Lock] = threading.Lock()
 
@@ -72,7 +72,7 @@ class StratoContainer(TaskContainer):  # type: ignore[misc] # miniwdl publishes 
         if not options["keep_seconds"].isdigit():
             raise WorkflowError(f"[strato] keep_seconds = {options['keep_seconds']}: not a number of seconds")
         as_user = cfg.get_bool(SECTION, "as_user", True) and os.geteuid() != 0
-        cls._place = Place(
+        cls._job_settings = JobSettings(
             namespace=options["namespace"],
             queue=options["queue"],
             priority_class=options["priority_class"],
@@ -88,7 +88,7 @@ class StratoContainer(TaskContainer):  # type: ignore[misc] # miniwdl publishes 
             cls._largest = cls._runner.largest_node()
         except StratoError as error:
             raise WorkflowError(f"the cluster cannot be used: {one_line(error)}") from error
-        logger.info("tasks run as jobs of the cluster, namespace %s", cls._place.namespace)
+        logger.info("tasks run as jobs of the cluster, namespace %s", cls._job_settings.namespace)
 
     @classmethod
     def detect_resource_limits(cls, cfg: Any, logger: logging.Logger) -> dict[str, int]:
@@ -121,19 +121,19 @@ class StratoContainer(TaskContainer):  # type: ignore[misc] # miniwdl publishes 
         self._write_command(command)
         request = self._request()
         try:
-            body = task_job(request, self._place)
+            body = task_job(request, self._job_settings)
         except ValueError as error:
             raise WorkflowError(f"[strato] claim_root: {error}") from error
         name = job_name(request)
         with ExitStack() as cleanup:
             poll_stderr = cleanup.enter_context(self.poll_stderr_context(logger))
             future = runner.start(body, lambda reason: logger.info("job %s waits: %s", name, reason))
-            logger.info("job %s/%s", self._place.namespace, name)
+            logger.info("job %s/%s", self._job_settings.namespace, name)
             cleanup.enter_context(self.task_running_context())
             ended = self._wait(runner, future, name, terminating, poll_stderr)
         if ended.exit_code is None:
             raise Terminated() if terminating() else Interrupted(ended.message)
-        self.failure_info = {"job": f"{self._place.namespace}/{name}"}
+        self.failure_info = {"job": f"{self._job_settings.namespace}/{name}"}
         if ended.message:
             self.failure_info["message"] = ended.message
         return ended.exit_code
@@ -159,7 +159,7 @@ class StratoContainer(TaskContainer):  # type: ignore[misc] # miniwdl publishes 
         finally:
             if not future.done():  # the task was aborted
                 future.cancel()
-                runner.delete(name, self._place.namespace)
+                runner.delete(name, self._job_settings.namespace)
             poll_stderr()
 
     def _write_command(self, command: str) -> None:

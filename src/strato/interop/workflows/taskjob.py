@@ -37,7 +37,7 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class JobSettings:
     """Namespace, queue and settings common to all jobs."""
 
     namespace: str = "default"
@@ -76,7 +76,7 @@ class TaskRequest:
     privileged: bool = False
     mounts: Sequence[Mount] = field(default_factory=tuple)
     queue: str = ""
-    """Queue of this job; empty for the place's."""
+    """Queue of this job; empty for that of the settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,24 +94,24 @@ def job_name(request: TaskRequest) -> str:
     return "-".join(part for part in (request.engine, plain, request.unique) if part)
 
 
-def task_job(request: TaskRequest, place: Place) -> dict[str, Any]:
+def task_job(request: TaskRequest, settings: JobSettings) -> dict[str, Any]:
     """Return the job of an attempt.
 
     Raises:
         ValueError: A file is not below the root of the claim.
     """
     origin = {RUN_ANNOTATION: request.run_id}
-    volumes, mounts = _volumes(request.mounts, place)
+    volumes, mounts = _volumes(request.mounts, settings)
     container = {
         "name": TASK,
         "image": request.image,
         "command": list(request.command),
         "workingDir": request.working_dir,
-        "resources": _resources(request, place),
+        "resources": _resources(request, settings),
         "volumeMounts": mounts,
         **({"securityContext": {"privileged": True}} if request.privileged else {}),
     }
-    identity = {"runAsUser": place.user, "runAsGroup": place.group}
+    identity = {"runAsUser": settings.user, "runAsGroup": settings.group}
     security = {name: number for name, number in identity.items() if number is not None}
     pod_spec = {
         "restartPolicy": "Never",
@@ -120,13 +120,13 @@ def task_job(request: TaskRequest, place: Place) -> dict[str, Any]:
         **({"securityContext": security} if security else {}),
     }
     annotations = {**origin, **({PREEMPTABLE: "true"} if request.preemptable else {})}
-    queue = request.queue or place.queue
+    queue = request.queue or settings.queue
     return {
         "apiVersion": catalog.VCJOB.api_version,
         "kind": catalog.VCJOB.name,
         "metadata": {
             "name": job_name(request),
-            "namespace": place.namespace,
+            "namespace": settings.namespace,
             "labels": {ENGINE_LABEL: request.engine},
             "annotations": origin,
         },
@@ -134,9 +134,9 @@ def task_job(request: TaskRequest, place: Place) -> dict[str, Any]:
             "minAvailable": 1,
             "maxRetry": 1,
             "schedulerName": "volcano",
-            "ttlSecondsAfterFinished": place.keep_seconds,
+            "ttlSecondsAfterFinished": settings.keep_seconds,
             **({"queue": queue} if queue else {}),
-            **({"priorityClassName": place.priority_class} if place.priority_class else {}),
+            **({"priorityClassName": settings.priority_class} if settings.priority_class else {}),
             "policies": [{"event": "PodEvicted", "action": "TerminateJob"}],
             "tasks": [
                 {
@@ -152,7 +152,7 @@ def task_job(request: TaskRequest, place: Place) -> dict[str, Any]:
     }
 
 
-def _resources(request: TaskRequest, place: Place) -> dict[str, dict[str, str]]:
+def _resources(request: TaskRequest, settings: JobSettings) -> dict[str, dict[str, str]]:
     requests, limits = dict[str, str](), dict[str, str]()
     if request.cpu:
         requests["cpu"] = str(request.cpu)
@@ -161,20 +161,20 @@ def _resources(request: TaskRequest, place: Place) -> dict[str, dict[str, str]]:
     if request.memory_limit_bytes:
         limits["memory"] = str(request.memory_limit_bytes)
     if request.gpus:
-        requests[place.gpu_resource] = limits[place.gpu_resource] = str(request.gpus)
+        requests[settings.gpu_resource] = limits[settings.gpu_resource] = str(request.gpus)
     return {"requests": requests, "limits": limits}
 
 
-def _volumes(mounts: Sequence[Mount], place: Place) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _volumes(mounts: Sequence[Mount], settings: JobSettings) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     volumes: list[dict[str, Any]] = []
     mounted: list[dict[str, Any]] = []
-    if place.claim:
-        volumes.append({"name": "files", "persistentVolumeClaim": {"claimName": place.claim}})
+    if settings.claim:
+        volumes.append({"name": "files", "persistentVolumeClaim": {"claimName": settings.claim}})
     for number, mount in enumerate(mounts):
-        name = "files" if place.claim else f"file-{number}"
+        name = "files" if settings.claim else f"file-{number}"
         one: dict[str, Any] = {"name": name, "mountPath": mount.container_path, "readOnly": not mount.writable}
-        if place.claim:
-            one["subPath"] = _below(mount.host_path, place.claim_root)
+        if settings.claim:
+            one["subPath"] = _below(mount.host_path, settings.claim_root)
         else:
             volumes.append({"name": name, "hostPath": {"path": mount.host_path}})
         mounted.append(one)

@@ -20,7 +20,7 @@ _MOST_POLICIES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class GridPoint:
     """The metrics of one policy at one point of the grid."""
 
     policy: str
@@ -28,7 +28,7 @@ class Point:
     metrics: Mapping[str, Estimate]
 
 
-def sweep_pictures(points: Sequence[Point]) -> list[Picture]:
+def sweep_pictures(points: Sequence[GridPoint]) -> list[Picture]:
     """Return the pictures of a sweep over one or two parameters; empty for more."""
     names = list(points[0].values) if points else []
     policies = list(dict.fromkeys(point.policy for point in points))
@@ -50,7 +50,7 @@ def sweep_pictures(points: Sequence[Point]) -> list[Picture]:
     return []
 
 
-def _curves(figure: Figure, points: Sequence[Point], name: str) -> None:
+def _curves(figure: Figure, points: Sequence[GridPoint], name: str) -> None:
     panels = figure.subplots(2, 2).ravel()
     values = list(dict.fromkeys(point.values[name] for point in points))
     numbers = _numbers(values)
@@ -89,7 +89,9 @@ def _numbers(values: Sequence[str]) -> dict[str, float]:
         return {value: float(at) for at, value in enumerate(values)}
 
 
-def _maps(figure: Figure, points: Sequence[Point], names: Sequence[str], metric: str, policies: Sequence[str]) -> None:
+def _maps(
+    figure: Figure, points: Sequence[GridPoint], names: Sequence[str], metric: str, policies: Sequence[str]
+) -> None:
     rows, columns = (list(dict.fromkeys(point.values[name] for point in points)) for name in names)
     panels = figure.subplots(1, len(policies), squeeze=False)[0]
     means = {
