@@ -156,7 +156,7 @@ class _Maker:
         if draw < 0.2 and isinstance(at, dict):
             del at[last]
         elif draw < 0.35 and isinstance(at, dict) and not _keeps((*parents, key)):
-            at[key] = rng.choice(_VALUES)
+            at[key] = copy.deepcopy(rng.choice(_VALUES))
         elif draw < 0.45 and isinstance(at, list):
             at.append(copy.deepcopy(at[last]))
         else:
