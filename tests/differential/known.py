@@ -40,7 +40,6 @@ KNOWN = (
     Known("/(persistentvolumeclaims|jobs)", "fractional byte value", "nobody is warned of fractions of bytes"),
     Known("POST .*/configmaps", "code: 400, should be 409", "a body that is no object is refused before its name is"),
     Known(".", CRASH, "the real server fails at it"),
-    Known("/poddisruptionbudgets", "spec.selector.matchLabels", "a strategic patch merges what it replaces there"),
     Known("PATCH .*/roles", "code: 200, should be 422", "a kind that is no text counts as none in a JSON patch"),
     Known("PATCH", "code: 400, should be 500", "a patch that does not fit is the client's mistake"),
     Known(

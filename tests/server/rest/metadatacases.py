@@ -47,6 +47,7 @@ def created(path: str, obj: dict[str, Any]) -> list[Step]:
 
 
 ONLY_METADATA = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+NOT_MADE = "what is to be deleted from a list that is not there is not made"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/{ns}/deployments"
 LABELS = {"a": "b"}
 TEMPLATE = {"metadata": {"labels": LABELS}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}}
@@ -114,13 +115,27 @@ def volumes(value: list[Any]) -> dict[str, Any]:
     return {"spec": {"template": {"spec": {"volumes": value}}}}
 
 
+EXISTS = {"key": "e", "operator": "Exists"}
+BUDGETS = "/apis/policy/v1/namespaces/{ns}/poddisruptionbudgets"
 METADATA = [
+    Case("strategic patch of a selector that is replaced as a whole", [
+        post(BUDGETS, {"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": LABELS}}}),
+        patch(f"{BUDGETS}/b", {"spec": {"selector": {"matchLabels": {"c": "d"}}}}, STRATEGIC),
+        patch(f"{BUDGETS}/b", {"spec": {"selector": {"matchExpressions": [EXISTS]}}}, STRATEGIC),
+        patch(f"{BUDGETS}/b", {"spec": {"selector": {}}}, STRATEGIC),
+        patch(f"{BUDGETS}/b", {"metadata": {"labels": {"g": "h"}}}, STRATEGIC),
+        patch(f"{BUDGETS}/b", {"spec": {"selector": None}}, STRATEGIC),
+    ]),
     Case("strategic patch of a list that is not there", [
         each
         for number, value in enumerate(ABSENT_LISTS)
         for each in (
             post(DEPLOYMENTS, {**DEPLOYMENT, "metadata": {"name": f"d{number}"}}, quiet=True),
-            replace(patch(f"{DEPLOYMENTS}/d{number}", volumes(value), STRATEGIC), own_words=True),
+            replace(
+                patch(f"{DEPLOYMENTS}/d{number}", volumes(value), STRATEGIC),
+                own_words=True,
+                differs=NOT_MADE if "delete" in str(value) else "",
+            ),
         )
     ]),
     *(
