@@ -20,6 +20,10 @@ Json = dict[str, Any]
 PARTS = {"totalPartitions": 2, "partitionSize": 2, "minPartitions": 1}
 SPECS: list[tuple[str, Json]] = [
     ("nothing but tasks", {"tasks": [{"replicas": 2}, {"name": "b", "replicas": 3, "minAvailable": 1}]}),
+    (
+        "one of two tasks",
+        {"tasks": [{"name": "a", "replicas": 2, "minAvailable": 1, "maxRetry": 7}, {"name": "b", "replicas": 1}]},
+    ),
     ("partitions", {"tasks": [{"name": "a", "replicas": 4, "partitionPolicy": PARTS}]}),
     ("mpi", {"tasks": [{"name": "master", "replicas": 1}], "plugins": {"mpi": ["--port=23"]}}),
     ("pytorch with svc", {"tasks": [{"name": "master"}], "plugins": {"pytorch": [], "svc": ["--inject-hosts-env"]}}),

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from strato.api.core import Pod
 from strato.api.volcano.batch import Job, JobStatus
 from strato.client.informer import Key
 from strato.clock import VirtualClock
@@ -110,6 +111,30 @@ def test_an_older_state_of_a_pod_is_not_taken(revision: int, taken: bool) -> Non
         answer = made.put_pod(pod)
     assert answer is taken
     assert made.counts().succeeded == int(taken)
+
+
+OWNER = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "j", "uid": "u", "controller": True}
+NOTES = {"volcano.sh/job-name": "j", "volcano.sh/task-spec": "w", "volcano.sh/job-version": "1"}
+
+
+@pytest.mark.parametrize(
+    ("owner", "notes", "is_ours"),
+    [
+        pytest.param({}, {}, True, id="of a job"),
+        pytest.param({"apiVersion": "batch/v1"}, {}, False, id="of a Kubernetes job"),
+        pytest.param({"kind": "JobFlow"}, {}, False, id="of another kind"),
+        pytest.param({"controller": False}, {}, False, id="nobody controls it"),
+        pytest.param({}, {"volcano.sh/job-name": None}, False, id="no job is named"),
+        pytest.param({}, {"volcano.sh/task-spec": None}, False, id="no task is named"),
+        pytest.param({}, {"volcano.sh/job-version": "one"}, False, id="a version that is no number"),
+    ],
+)
+def test_which_pods_are_of_a_job(owner: dict[str, Any], notes: dict[str, str | None], is_ours: bool) -> None:
+    annotations = {name: text for name, text in (NOTES | notes).items() if text is not None}
+    metadata = {"name": "j-w-3", "uid": "p", "ownerReferences": [OWNER | owner], "annotations": annotations}
+    state = PodState.from_view(msgspec.convert({"metadata": metadata}, Pod))
+    assert (state is not None) is is_ours
+    assert state is None or (state.task, state.index) == ("w", 3)
 
 
 def writing(of: JobRecord, phase: str) -> Any:

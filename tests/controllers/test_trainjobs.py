@@ -117,6 +117,8 @@ def test_nodes_find_each_other_and_the_job_is_complete_with_them() -> None:
             "PET_MASTER_PORT": "29500",
             "JOB_COMPLETION_INDEX": "1",
         }
+        (container,) = (await world.cluster.get(catalog.POD, pods[0].metadata.name, "default"))["spec"]["containers"]
+        assert [port["containerPort"] for port in container["ports"]] == [29500]
         service = await world.cluster.get(Service, "t", "default")
         assert (service.spec.cluster_ip, service.spec.publish_not_ready_addresses) == ("None", True)
         assert service.spec.selector == {"jobset.sigs.k8s.io/jobset-name": "t"}

@@ -86,7 +86,7 @@ def _on_row(ssn: Session, queue: Queue, task: Task, row: int, budgets: Budgets, 
     """Return the victims whose eviction lets the task fit on a row; None when it would not fit."""
     nodes, mine = ssn.world.nodes, task.pod.spec.priority or 0
     here_now = nodes.tasks[row].values()
-    lower = [t for t in here_now if _defers_low(ssn, t, queue) and _priority(t) < mine]
+    lower = [t for t in here_now if _is_evictable(ssn, t, queue) and _priority(t) < mine]
     lower = given_back(lower) if spares else lower
     lower = ssn.movable(task, lower) if lower else []
     if not lower or not choice.suffices(task, nodes.free(row), lower):
@@ -120,7 +120,7 @@ def _on_row(ssn: Session, queue: Queue, task: Task, row: int, budgets: Budgets, 
         trial.discard(remember=False)
 
 
-def _defers_low(ssn: Session, task: Task, queue: Queue) -> bool:
+def _is_evictable(ssn: Session, task: Task, queue: Queue) -> bool:
     job = task.job
     return task.status in _EVICTABLE and job is not None and job.queue is queue and choice.may_go(ssn, task)
 
