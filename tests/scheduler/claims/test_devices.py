@@ -84,6 +84,12 @@ class Case:
     devices: list[str] = field(default_factory=list)
 
 
+def of_zone(zone: str) -> Json:
+    """Return a selector of nodes."""
+    return {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}]}
+
+
+ZONED = [worlds.node("a", labels={"zone": "x"}), worlds.node("b", labels={"zone": "y"})]
 MIXED = slice_("a", device("d0"), device("d1", "big", "80Gi", version="2.1.0", numa=1), device("d2", "big", numa=0))
 CASES = [
     Case(
@@ -91,6 +97,40 @@ CASES = [
         [*NODES, class_(), slice_("b", device("d")), claim(), pod()],
         "b",
         devices=["d"],
+    ),
+    Case(
+        "a device that several nodes reach is selected by their labels",
+        [*ZONED, class_(), slice_("", device("d"), nodeSelector=of_zone("y")), claim(), pod()],
+        "b",
+        devices=["d"],
+    ),
+    Case(
+        "a device that no node reaches",
+        [*ZONED, class_(), slice_("", device("d"), nodeSelector=of_zone("z")), claim(), pod()],
+        said="cannot allocate all claims",
+    ),
+    Case(
+        "a device that all nodes reach",
+        [*ZONED[1:], class_(), slice_("", device("d"), allNodes=True), claim(), pod()],
+        "b",
+        devices=["d"],
+    ),
+    Case(
+        "devices of one slice that different nodes reach",
+        [
+            *ZONED,
+            class_(),
+            slice_(
+                "",
+                device("d", nodeSelector=of_zone("z")),
+                device("e", nodeSelector=of_zone("x")),
+                perDeviceNodeSelection=True,
+            ),
+            claim(),
+            pod(),
+        ],
+        "a",
+        devices=["e"],
     ),
     Case(
         "a claim that is not there stops the pod",
