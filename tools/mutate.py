@@ -165,7 +165,11 @@ class Runner:
         tests = Tests(CACHE / "sources")
         for file, path in known.items():
             if path.exists():
-                tests.add(file, pickle.loads(path.read_bytes()))
+                found = pickle.loads(path.read_bytes())
+                tests.add(file, found)
+                for name in found["tests"]:
+                    if name not in found["seconds"]:
+                        print(f"  left out, as it failed while it was measured: {name}", flush=True)
         return tests
 
     def _measure(self, items: list[pytest.Item], place: Path, result: Path) -> None:
