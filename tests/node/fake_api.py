@@ -17,16 +17,16 @@ from strato.server.schema import builtin
 Json = dict[str, Any]
 
 
-def pod_merged(target: Json, patch: Json) -> Json:
-    """Return a pod with a strategic merge patch."""
-    info = builtin.merge_info(catalog.POD)
+def object_merged(target: Json, patch: Json, path: str = "") -> Json:
+    """Return a pod, or the node that is stored under ``path``, with a strategic merge patch."""
+    info = builtin.merge_info(catalog.NODE if path.startswith("/api/v1/nodes/") else catalog.POD)
     assert info is not None
     return apply_strategic_patch(target, patch, info.list_strategy)
 
 
 def status_of(patch: Json) -> Json:
     """Return the status that the first patch of it makes, which has no other."""
-    made: Json = pod_merged({}, {"status": patch})["status"]
+    made: Json = object_merged({}, {"status": patch})["status"]
     return made
 
 
@@ -137,7 +137,7 @@ class FakeApi(Handler):
         uid = body.get("metadata", {}).get("uid")
         if uid and uid != found["metadata"]["uid"]:
             return self._status(409, "Conflict", "uid mismatch")
-        patched = pod_merged(found, body) if media == PatchType.STRATEGIC else apply_merge_patch(found, body)
+        patched = object_merged(found, body, path) if media == PatchType.STRATEGIC else apply_merge_patch(found, body)
         found.clear()
         found.update(patched)  # who holds it sees the change
         self._store("MODIFIED", path, found)

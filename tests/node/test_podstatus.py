@@ -11,7 +11,7 @@ from strato.api.core import Pod
 from strato.node.podstatus import ContainerRecord, Ending, PodRecord, initialized, phase_of, pod_status
 from strato.node.records import unmet_gates
 from strato.node.restarts import Backoff
-from tests.node.fake_api import pod_merged, status_of
+from tests.node.fake_api import object_merged, status_of
 
 RAN = Ending(0, "Completed", 1.0, 2.0)
 BROKE = Ending(1, "Error", 1.0, 2.0)
@@ -214,7 +214,7 @@ def test_conditions_of_others_stay_and_their_words_about_ours_go() -> None:
     scheduled = {"type": "PodScheduled", "status": "True", "reason": "Bound"}
     unready = {"type": "Ready", "status": "False", "reason": "NodeNotReady", "message": "the node is away"}
     stored = {"status": {"conditions": [scheduled, unready]}}
-    status = pod_merged(stored, {"status": pod_status(PodRecord("Never", [record("c", "runs")]), 9.0)})["status"]
+    status = object_merged(stored, {"status": pod_status(PodRecord("Never", [record("c", "runs")]), 9.0)})["status"]
     conditions = {one["type"]: one for one in status["conditions"]}
     assert conditions.keys() == READY | {"PodScheduled"}
     assert conditions["PodScheduled"] == scheduled
@@ -228,7 +228,7 @@ def test_conditions_of_others_stay_and_their_words_about_ours_go() -> None:
 def test_a_pod_whose_address_has_changed_has_only_the_new_one() -> None:
     stored = {"status": {"hostIP": "1.1.1.1", "hostIPs": [{"ip": "1.1.1.1"}], "podIPs": [{"ip": "10.0.0.9"}]}}
     pod = PodRecord("Never", [record("c", "runs")], "2.2.2.2", "10.0.0.1", known_ips=("1.1.1.1", "10.0.0.9"))
-    status = pod_merged(stored, {"status": pod_status(pod, 9.0)})["status"]
+    status = object_merged(stored, {"status": pod_status(pod, 9.0)})["status"]
     assert (status["hostIPs"], status["podIPs"]) == ([{"ip": "2.2.2.2"}], [{"ip": "10.0.0.1"}])
 
 

@@ -89,7 +89,7 @@ def _merge_member(result: dict[str, Any], name: str, value: Any, strategy: ListS
         if name not in result and "$patch" in value:
             return  # a directive for a missing member has no effect
         if isinstance(current, dict) and strategy((*path, name))[1] == "replace":
-            result[name] = value
+            result[name] = _as_new(value)
             return
         result[name] = _merge_object(current if isinstance(current, dict) else {}, value, strategy, (*path, name))
     elif isinstance(value, list):
