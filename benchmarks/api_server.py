@@ -16,15 +16,15 @@ from pathlib import Path
 BEGAN = time.monotonic()
 
 from strato.clock import SystemClock  # noqa: E402 - importing is part of a restart
-from strato.http.listen import serve  # noqa: E402
-from strato.http.tls import server_context  # noqa: E402
-from strato.server import bootstrap  # noqa: E402
-from strato.server.auth import kubeconfig  # noqa: E402
-from strato.server.auth.ca import CertificateAuthority  # noqa: E402
-from strato.server.auth.identity import Authenticator  # noqa: E402
-from strato.server.auth.tokens import Tokens  # noqa: E402
-from strato.server.embedded import open_server  # noqa: E402
-from strato.server.http import create_app  # noqa: E402
+from strato.http.listen import serve  # noqa: E402  # after the path is set
+from strato.http.tls import server_context  # noqa: E402  # after the path is set
+from strato.server import bootstrap  # noqa: E402  # after the path is set
+from strato.server.auth import kubeconfig  # noqa: E402  # after the path is set
+from strato.server.auth.ca import CertificateAuthority  # noqa: E402  # after the path is set
+from strato.server.auth.identity import Authenticator  # noqa: E402  # after the path is set
+from strato.server.auth.tokens import Tokens  # noqa: E402  # after the path is set
+from strato.server.embedded import open_server  # noqa: E402  # after the path is set
+from strato.server.http import create_app  # noqa: E402  # after the path is set
 
 OTHERS = {"view": bootstrap.VIEWER, "flood": bootstrap.CONTROLLERS}
 """More users, by the ends of the names of their kubeconfigs."""

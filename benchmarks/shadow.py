@@ -109,7 +109,7 @@ class Bench:
 
     def _on_pods(self, changes: object) -> None:
         now = time.perf_counter()
-        for old, new in changes:  # type: ignore[attr-defined]
+        for old, new in changes:  # type: ignore[attr-defined]  # it has it
             if new is not None and new.spec.node_name and (old is None or not old.spec.node_name):
                 begun = self.created.pop(new.metadata.name, None)
                 if begun is not None:

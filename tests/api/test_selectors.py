@@ -167,7 +167,7 @@ def test_an_object_is_compared_with_few_of_many_requirements() -> None:
             Counted.looks += 1
             return super().__contains__(key)
 
-        def get(self, key: str, default: str | None = None) -> str | None:  # type: ignore[override]
+        def get(self, key: str, default: str | None = None) -> str | None:  # type: ignore[override]  # a double
             Counted.looks += 1
             return super().get(key, default)
 

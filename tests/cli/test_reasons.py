@@ -230,7 +230,7 @@ def job(phase: str = "Failed", count: int = 1, *, state: Json | None = None, **s
 
 OWNER = job()
 ADMITTED = {"kind": "PodGroup", "metadata": {"name": "g", "ownerReferences": [{"uid": "uid-job"}]}}
-ADMITTED["status"] = {"phase": "Inqueue"}  # type: ignore[assignment]
+ADMITTED["status"] = {"phase": "Inqueue"}  # type: ignore[assignment]  # its type changes
 REFUSED: Json = {
     **ADMITTED,
     "status": {
@@ -549,7 +549,7 @@ OTHERS: list[Any] = [
         id="a cron job that may not start the next",
     ),
     pytest.param(
-        {**ADMITTED, "metadata": {**ADMITTED["metadata"], "namespace": "default"}},  # type: ignore[dict-item]
+        {**ADMITTED, "metadata": {**ADMITTED["metadata"], "namespace": "default"}},  # type: ignore[dict-item]  # a copy of a map
         Facts(pods(1, container=ended(3)), jobs=[OWNER]),
         "job default/train (Failed): container main exited with code 3",
         id="a job's group",

@@ -86,7 +86,7 @@ async def test_a_job_means_its_first_pod_that_runs() -> None:
         "metadata": {"name": "j"},
         "spec": {"tasks": [{"name": "t", "replicas": 1, "template": {"spec": {}}}]},
     }
-    job["spec"]["tasks"][0]["template"]["spec"] = {"containers": [{"name": "c", "image": "i"}]}  # type: ignore[index]
+    job["spec"]["tasks"][0]["template"]["spec"] = {"containers": [{"name": "c", "image": "i"}]}  # type: ignore[index]  # it is a map
     queue = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "default"}}
     await client.ask("POST", "/apis/scheduling.volcano.sh/v1beta1/queues", queue)
     await client.ask("POST", "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs", job)

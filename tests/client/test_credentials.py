@@ -122,7 +122,7 @@ async def test_refused_token_is_read_again_at_once(server: FakeServer, address: 
             server.fail_next("any", 401, "Unauthorized")
         return await handle(request)
 
-    server.handle = check  # type: ignore[method-assign]
+    server.handle = check  # type: ignore[method-assign]  # a double
     cluster = HttpCluster(ClusterConfig(server=address, auth=TokenFile(path)), SystemClock())
     assert (await cluster.list(Pod)).items == []
     await cluster.close()

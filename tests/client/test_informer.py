@@ -184,7 +184,7 @@ def test_page_that_expires_leads_to_one_whole_list(monkeypatch: pytest.MonkeyPat
                 w.server.compact()
             return answer
 
-        w.server.handle = compact_after_first_page  # type: ignore[method-assign]
+        w.server.handle = compact_after_first_page  # type: ignore[method-assign]  # a double
         await w.started()
         assert len(w.informer) == 6
         assert [request.param("limit") for request in w.server.requests[:3]] == ["2", "2", ""]
@@ -227,7 +227,7 @@ def test_watches_that_end_at_once_back_off() -> None:
             w.server.end_watches()
             return answer
 
-        w.server.handle = end_at_once  # type: ignore[method-assign]
+        w.server.handle = end_at_once  # type: ignore[method-assign]  # a double
         w.server.end_watches()
         before = len(w.server.requests)
         await w.clock.sleep(60)

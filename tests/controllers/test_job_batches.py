@@ -253,7 +253,7 @@ def test_a_job_that_is_deleted_and_made_again_under_work_gets_its_own_pods() -> 
         await world.cluster.create(catalog.VCJOB, vcjob("j", task(replicas=2)), "default")
         job = await world.until_phase("j", "Running")
         await world.settle(30)
-        owners = {pod.metadata.owner_references[0].uid for pod in (await world.pods()).values()}  # type: ignore[index]
+        owners = {pod.metadata.owner_references[0].uid for pod in (await world.pods()).values()}  # type: ignore[index]  # it is a map
         assert owners == {job.metadata.uid}
         groups = (await world.cluster.list(catalog.PODGROUP, "default")).items
         assert [group["metadata"]["name"] for group in groups] == [f"j-{job.metadata.uid}"]

@@ -151,7 +151,7 @@ def test_groups_are_counted_by_queue_and_phase_and_cost_an_open_queue_no_work() 
         await informers.wait_synced()
         world.spawn(controller.run())
         await world.settle(1)
-        controller._ask = lambda queue, action: asked.append(queue)  # type: ignore[method-assign]
+        controller._ask = lambda queue, action: asked.append(queue)  # type: ignore[method-assign]  # a double
         for number in range(3):
             await add_group(world, f"g{number}")
         await add_group(world, "elsewhere", "other")

@@ -17,7 +17,7 @@ TARGET = {"cpu": "300m"}
 
 def deployment(namespace: str) -> Json:
     container = {"name": "main", "image": "busybox", "command": ["sleep", "3600"]}
-    container["resources"] = {"requests": {"cpu": "100m"}, "limits": {"cpu": "200m"}}  # type: ignore[assignment]
+    container["resources"] = {"requests": {"cpu": "100m"}, "limits": {"cpu": "200m"}}  # type: ignore[assignment]  # its type changes
     labels = {"app": "web"}
     spec = {"containers": [container], "terminationGracePeriodSeconds": 0, "schedulerName": "volcano"}
     return {

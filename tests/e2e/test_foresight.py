@@ -202,7 +202,7 @@ def test_what_if_answers_each_question_and_writes_nothing(foreseen: World, tmp_p
     world.apply(job("waits", 8, queue="small"))
     world.apply(job("urgent", 4, priorityClassName="high"))
     for name in ("waits", "urgent"):
-        eventually(lambda name=name: phase_of(world, name) == "Inqueue", what=f"the gang {name} waits")  # type: ignore[misc]
+        eventually(lambda name=name: phase_of(world, name) == "Inqueue", what=f"the gang {name} waits")  # type: ignore[misc]  # mypy infers no defaults
     before = versions(world)
 
     more = asked(world, "what-if", "--add-nodes", "3x4cpu,16Gi")

@@ -324,7 +324,7 @@ def test_kill_9_again_and_again_loses_nothing(laptop: Laptop) -> None:
 
 
 def _port_of(world: EmbeddedWorld) -> int:
-    return int(re.search(r"server: https://[^:]+:(\d+)", world.kubeconfig.read_text()).group(1))  # type: ignore[union-attr]
+    return int(re.search(r"server: https://[^:]+:(\d+)", world.kubeconfig.read_text()).group(1))  # type: ignore[union-attr]  # it is one
 
 
 @pytest.mark.timeout(240)
@@ -379,7 +379,7 @@ def test_a_thousand_nodes_and_twenty_thousand_pods_do_not_leak(laptop: Laptop) -
 
     def resident_mib() -> int:
         statuses = [Path(f"/proc/{pid}/status").read_text() for pid in world.processes]
-        return sum(int(re.search(r"VmRSS:\s+(\d+)", text).group(1)) for text in statuses) // 1024  # type: ignore[union-attr]
+        return sum(int(re.search(r"VmRSS:\s+(\d+)", text).group(1)) for text in statuses) // 1024  # type: ignore[union-attr]  # it is one
 
     def descriptors() -> int:
         return sum(len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in world.processes)

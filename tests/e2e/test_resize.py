@@ -15,9 +15,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 def pod(name: str, cpu: str, memory: str = "64Mi", *, policy: str = "", script: str = "", **spec: Any) -> str:
     container = {"name": "main", "image": "strato/host", "command": ["sh", "-c", script or "sleep 3600"]}
-    container["resources"] = {"requests": {"cpu": cpu, "memory": memory}}  # type: ignore[assignment]
+    container["resources"] = {"requests": {"cpu": cpu, "memory": memory}}  # type: ignore[assignment]  # its type changes
     if policy:
-        container["resizePolicy"] = [{"resourceName": "memory", "restartPolicy": policy}]  # type: ignore[assignment]
+        container["resizePolicy"] = [{"resourceName": "memory", "restartPolicy": policy}]  # type: ignore[assignment]  # its type changes
     body = {"containers": [container], "terminationGracePeriodSeconds": 0, **spec}
     return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": body})
 

@@ -111,7 +111,7 @@ def test_containers_that_fail_in_every_way(laptop: Laptop) -> None:
     for body, text, _ in REAL:
         name = body["metadata"]["name"]
         asked = f"strato explain job/{name} says {text!r}"
-        eventually(lambda name=name, text=text: text in world.own("explain", f"job/{name}"), what=asked, every=0.5)  # type: ignore[misc]
+        eventually(lambda name=name, text=text: text in world.own("explain", f"job/{name}"), what=asked, every=0.5)  # type: ignore[misc]  # mypy infers no defaults
 
     def listed() -> dict[str, str]:
         header, *lines = world.own("job", "list").splitlines()

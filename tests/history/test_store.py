@@ -82,7 +82,7 @@ def _foreign(path: Path) -> None:
 )
 def test_a_file_that_cannot_be_used_is_said(tmp_path: Path, prepare: object, message: str) -> None:
     path = tmp_path / "history.db"
-    prepare(path)  # type: ignore[operator]
+    prepare(path)  # type: ignore[operator]  # a table of callables
     with pytest.raises(HistoryError, match=message):
         HistoryStore(path, read_only=True)
 

@@ -748,7 +748,7 @@ def test_of_a_large_answer_no_more_is_written_than_the_reader_takes() -> None:
             if len(data) >= http_server.CHUNK_BYTES:
                 wire.protocol.pause_writing()
 
-        wire.write = paused  # type: ignore[method-assign]
+        wire.write = paused  # type: ignore[method-assign]  # a double
         wire.deliver(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n" * 4)
         for pieces in range(1, 5):
             await settle()

@@ -266,7 +266,7 @@ def test_a_cost_model_that_is_wrong_is_named_and_harms_nothing(
 def test_costs_below_zero_are_prices_like_others() -> None:
     flow = scheduler()
     flow.model.task_to_unscheduled = lambda tasks, _: np.full(len(tasks), -7)  # type: ignore[method-assign] # a policy
-    flow.model.task_arcs = lambda tasks, _: arcs(range(len(tasks)), [1] * len(tasks), -9)  # type: ignore[method-assign]
+    flow.model.task_arcs = lambda tasks, _: arcs(range(len(tasks)), [1] * len(tasks), -9)  # type: ignore[method-assign]  # a double
     for number in (1, 2, 3):
         flow.submit(task(number), 0.0)
     found = flow.round(1.0)

@@ -94,7 +94,7 @@ async def test_a_pod_follows_its_file(directory: Path) -> None:
         (owner,) = world.api.objects["/api/v1/namespaces/default/pods/p-here"]["metadata"]["ownerReferences"]
         assert (owner["kind"], owner["name"], owner["controller"]) == ("Node", "here", True)
 
-        changed = {**POD, "spec": {**POD["spec"], "terminationGracePeriodSeconds": 0}}  # type: ignore[dict-item]
+        changed = {**POD, "spec": {**POD["spec"], "terminationGracePeriodSeconds": 0}}  # type: ignore[dict-item]  # a copy of a map
         write(directory, "p.yaml", changed)
         await until(lambda: uid_of(world) not in ("", first) and runs(world))
         second = uid_of(world)

@@ -36,7 +36,7 @@ DOCUMENTS = st.recursive(SCALARS, lambda inner: _list(inner) | _map(inner), max_
 
 def _outcome(read: object, body: bytes, **options: int) -> tuple[str, object]:
     try:
-        value = at_once(incrementaljson.decoded(body, most_depth=128, **options)) if options else read(body)  # type: ignore[operator]
+        value = at_once(incrementaljson.decoded(body, most_depth=128, **options)) if options else read(body)  # type: ignore[operator]  # a table of callables
     except (msgspec.DecodeError, UnicodeDecodeError):
         return "refused", None
     return "read", msgspec.json.encode(value)  # which shows the order of keys too

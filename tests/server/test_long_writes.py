@@ -276,7 +276,7 @@ async def test_long_selectors_are_read_in_slices_and_select_as_short_ones(parame
     watch = await ask("GET", f"{terms},{wanted}", watch="true", resourceVersion="0")
     assert watch.stream is not None
     seen = (await anext(watch.stream)).count(b"ADDED")
-    await watch.stream.aclose()  # type: ignore[attr-defined]
+    await watch.stream.aclose()  # type: ignore[attr-defined]  # it has it
     assert seen == len(short)
     assert (await ask("GET", f"{terms},x=y z=")).status == 400
     assert (await ask("DELETE", f"{terms},{wanted}")).status == 200

@@ -91,7 +91,7 @@ def test_when_one_range_is_full_the_next_is_used() -> None:
         await client.ask("POST", CIDRS, cidr())
         server = client.server
         assert server.state.services is not None
-        pool = server.state.services._addresses  # type: ignore[attr-defined]
+        pool = server.state.services._addresses  # type: ignore[attr-defined]  # it has it
         pool.serve({numbers: static for numbers, static in pool._static.items() if len(numbers) < 100})
         found = {IPv4Address((await made(client, f"s{n}"))["clusterIP"]) for n in range(6)}
         assert found == set(EXTRA.hosts())

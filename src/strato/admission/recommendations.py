@@ -129,7 +129,7 @@ def _tightest(items: Iterable[Json], member: str) -> dict[str, str]:
         for name in item.get(member) or ():
             texts = [amount for amount in (item[member], found) if name in amount]
             choose = max if member == "min" else min
-            found[name] = choose(texts, key=lambda amounts, name=name: nanos_of(amounts, name))[name]  # type: ignore[misc]
+            found[name] = choose(texts, key=lambda amounts, name=name: nanos_of(amounts, name))[name]  # type: ignore[misc]  # mypy infers no defaults
     return found
 
 

@@ -128,7 +128,7 @@ class PodParts:
         container = frame_of(
             ContainerStatus, {"state": raw, "last_state": raw, "allocated_resources": raw, "resources": raw}
         )
-        containers = tuple[container, ...]  # type: ignore[valid-type]
+        containers = tuple[container, ...]  # type: ignore[valid-type]  # a type made from data
         self.status = frame_of(PodStatus, {"conditions": raw, "container_statuses": containers})
         self._last = ObjectMeta()
         self._short_frame, self._short = self.status(), PodStatus()

@@ -10,11 +10,11 @@ from strato.agent.handlers.suppress import Suppress, SuppressOptions
 
 def container(name: str, used: float, **more: object) -> ContainerEvent:
     facts = {"workload": Workload.TRAINING, "used_cores": used, **more}
-    return ContainerEvent(at=1.0, pod_uid=name, container="main", id="1", **facts)  # type: ignore[arg-type]
+    return ContainerEvent(at=1.0, pod_uid=name, container="main", id="1", **facts)  # type: ignore[arg-type]  # values of a table
 
 
 def cuts(cpu: float, *containers: ContainerEvent, **options: object) -> dict[str, tuple[float | None, bool]]:
-    handler = Suppress(SuppressOptions(rounds=1, **options), Random(1))  # type: ignore[arg-type]
+    handler = Suppress(SuppressOptions(rounds=1, **options), Random(1))  # type: ignore[arg-type]  # values of a table
     host = HostEvent(at=1.0, capacity_cores=8.0, cpu=cpu, containers=containers)
     actions = [one for one in handler.on_host(host) if one.kind is ActionKind.SET_QUOTA]
     return {one.target.partition("/")[0]: (one.value, one.gives_way) for one in actions}

@@ -22,7 +22,7 @@ def scene(count: int = 1, **meta: Any) -> list[Any]:
     """A full node that pods prefer, one in its rack, one in another."""
     racks = {"n1": "r1", "n2": "r1", "n3": "r2"}
     nodes = [
-        node(name, cpu="4", memory="8Gi", rack=rack, **{"kubernetes.io/hostname": name})  # type: ignore[arg-type]
+        node(name, cpu="4", memory="8Gi", rack=rack, **{"kubernetes.io/hostname": name})  # type: ignore[arg-type]  # values of a table
         for name, rack in racks.items()
     ]
     return [*nodes, *queues("a", "b"), app("old", "b", 4, on="n1"), app("x", "a", count, prefers=NEAR, **meta)]

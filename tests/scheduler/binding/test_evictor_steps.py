@@ -73,7 +73,7 @@ def setting(*objects: Json, beneficiary: str = "", moves_to: str = "") -> tuple[
 def tried(world: World, eviction: Eviction, api: Fake, times: int = 1) -> list[float | None]:
     clock = VirtualClock()
     evictor = PodEvictor(
-        api, clock, world, api, api, lambda one: api.refused.append(one.task.name),  # type: ignore[arg-type]
+        api, clock, world, api, api, lambda one: api.refused.append(one.task.name),  # type: ignore[arg-type]  # values of a table
     )  # fmt: skip
     waits: list[float | None] = []
 

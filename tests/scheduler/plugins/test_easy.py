@@ -149,7 +149,7 @@ def test_a_later_room_is_not_taken_from_an_earlier_one() -> None:
         pytest.param({"activeDeadlineSeconds": 60}, True, id="a deadline is an estimate"),
         pytest.param({"activeDeadlineSeconds": 600}, False, id="a long deadline is one too"),
         pytest.param({"activeDeadlineSeconds": 600, **lasting(60)}, True, id="the pod's own word counts first"),
-        pytest.param(lasting("soon"), False, id="what is no number counts for nothing"),  # type: ignore[arg-type]
+        pytest.param(lasting("soon"), False, id="what is no number counts for nothing"),  # type: ignore[arg-type]  # values of a table
     ],
 )
 def test_estimates(more: Json, starts: bool) -> None:

@@ -39,7 +39,7 @@ CASES: list[Any] = [
 @pytest.mark.parametrize(("factor", "objects", "let_in"), CASES)
 def test_who_is_let_in(factor: float, objects: list[Json], let_in: list[str]) -> None:
     tiers = [[{"name": "overcommit", "arguments": {"overcommit-factor": factor}}]]
-    phases = decided("enqueue", tiers, worlds.node("n", cpu="10"), worlds.queue(), *objects).phases  # type: ignore[arg-type]
+    phases = decided("enqueue", tiers, worlds.node("n", cpu="10"), worlds.queue(), *objects).phases  # type: ignore[arg-type]  # values of a table
     assert sorted(name for name, phase in phases.items() if phase == "Inqueue") == let_in
 
 

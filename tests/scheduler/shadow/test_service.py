@@ -246,7 +246,7 @@ def test_a_strange_config_map_is_named() -> None:
 def test_summary_survives_the_config_map() -> None:
     world = worlds.world(*TWO_NODES)
     found = Decisions(lambda: True, dict, lambda: 0, lambda: None)
-    cluster: LocalCluster = None  # type: ignore[assignment]
+    cluster: LocalCluster = None  # type: ignore[assignment]  # its type changes
     shadow = Shadow(ShadowOptions(config=default_config()), "v", world, found, cluster, VirtualClock(), Registry())
     summary = shadow.summary()
     assert from_config_map(to_config_map(summary)) == summary

@@ -125,7 +125,7 @@ def test_nothing_is_made_for_a_reader_that_does_not_read() -> None:
             await asyncio.sleep(0)
         assert dispatcher.slices == before
         for response in responses:
-            await response.stream.aclose()  # type: ignore[union-attr]
+            await response.stream.aclose()  # type: ignore[union-attr]  # it is one
 
     with_maps(main)
 
@@ -143,7 +143,7 @@ def test_collections_of_one_flow_are_read_so_many_at_a_time() -> None:
         for reader, stream in zip(readers, streams, strict=True):
             reader.cancel()
             await asyncio.gather(reader, return_exceptions=True)
-            await stream.aclose()  # type: ignore[union-attr]
+            await stream.aclose()  # type: ignore[union-attr]  # it is one
         assert flow.free_seats == seats
 
     async def _two(stream: Any) -> None:

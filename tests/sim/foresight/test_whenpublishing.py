@@ -50,7 +50,7 @@ def publisher(h: Harness, registry: Registry | None = None, **more: object) -> S
         lambda: config,
         registry or Registry(),
         options=options,
-        **more,  # type: ignore[arg-type]
+        **more,  # type: ignore[arg-type]  # values of a table
     )
 
 
@@ -152,7 +152,7 @@ async def test_a_server_that_refuses_is_asked_again(h: Harness) -> None:
         calls += 1
         if calls == 1:
             raise Unavailable("away")
-        return await patch_all(*args, **more)  # type: ignore[arg-type]
+        return await patch_all(*args, **more)  # type: ignore[arg-type]  # values of a table
 
     with pytest.MonkeyPatch.context() as patching:
         patching.setattr(h.cluster, "patch_all", refusing)

@@ -47,7 +47,7 @@ def test_the_command_knows_every_paper() -> None:
 
 def test_an_unknown_paper_is_named() -> None:
     with pytest.raises(UsageError, match="there is no paper 'x'; choose"):
-        registry.reproduce("x", ReproductionOptions(data=None))  # type: ignore[arg-type]
+        registry.reproduce("x", ReproductionOptions(data=None))  # type: ignore[arg-type]  # values of a table
 
 
 def test_missing_data_is_a_usage_error(tmp_path: object) -> None:
@@ -60,6 +60,6 @@ def test_missing_data_is_a_usage_error(tmp_path: object) -> None:
 
 def test_parts_are_done_in_order_and_counted() -> None:
     seen: list[tuple[int, int]] = []
-    work = ReproductionOptions(data=None, progress=lambda done, total: seen.append((done, total)))  # type: ignore[arg-type]
+    work = ReproductionOptions(data=None, progress=lambda done, total: seen.append((done, total)))  # type: ignore[arg-type]  # values of a table
     assert each(work, abs, [-3, 2, -1]) == [3, 2, 1]
     assert seen == [(1, 3), (2, 3), (3, 3)]

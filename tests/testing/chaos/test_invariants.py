@@ -32,7 +32,7 @@ def watched(*, newer: bool = False) -> tuple[Watchdog, Write, ApiServer]:
 
 
 def bound(name: str, on: str = "n", *, uid: str = "", phase: str = "Pending", **requests: str) -> dict[str, Any]:
-    made = pod(name, namespace=requests.pop("namespace", "default"), **requests).on(on, phase=phase)  # type: ignore[arg-type]
+    made = pod(name, namespace=requests.pop("namespace", "default"), **requests).on(on, phase=phase)  # type: ignore[arg-type]  # values of a table
     return made.set("metadata", "uid", uid or name)
 
 

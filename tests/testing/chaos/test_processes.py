@@ -31,19 +31,19 @@ def ticking(log: list[str], *, seconds: float = 1.0) -> Callable[[Process], Awai
         finally:
             log.append("its last words")
 
-    return main  # type: ignore[return-value]
+    return main  # type: ignore[return-value]  # a double
 
 
 def test_a_killed_process_gets_no_turn_and_no_last_words() -> None:
     log: list[str] = []
 
     async def story(loop: ProcessLoop) -> None:
-        process = loop.start_process("p", ticking(log))  # type: ignore[arg-type]
+        process = loop.start_process("p", ticking(log))  # type: ignore[arg-type]  # values of a table
         await asyncio.sleep(2.5)
         loop.kill(process)
         await asyncio.sleep(5)
         assert log == ["p#1 1", "p#1 2"]
-        assert str(loop.start_process("p", ticking(log))) == "p#2"  # type: ignore[arg-type]
+        assert str(loop.start_process("p", ticking(log))) == "p#2"  # type: ignore[arg-type]  # values of a table
         await asyncio.sleep(1.5)
         assert log[2:] == ["p#2 8.5"]
 
@@ -62,7 +62,7 @@ def test_a_paused_process_catches_up_late_and_its_time_outs_are_over() -> None:
             log.append(f"timed out at {asyncio.get_running_loop().time():g}")
 
     async def story(loop: ProcessLoop) -> None:
-        ticks = loop.start_process("ticks", ticking(log))  # type: ignore[arg-type]
+        ticks = loop.start_process("ticks", ticking(log))  # type: ignore[arg-type]  # values of a table
         waits = loop.start_process("waits", waiting)
         await asyncio.sleep(1.5)
         loop.pause(ticks)

@@ -106,7 +106,7 @@ def foreign_options() -> Iterator[tuple[click.Option, Foreign]]:
             settings: dict[str, object] = {"is_flag": True} if key.endswith("!") else {"default": None}
             if key.endswith("?"):
                 settings = {"is_flag": False, "flag_value": "", "default": None}
-            option = click.Option([*names, name], hidden=True, expose_value=False, **settings)  # type: ignore[arg-type]
+            option = click.Option([*names, name], hidden=True, expose_value=False, **settings)  # type: ignore[arg-type]  # their types differ
             yield option, Foreign(names[-1], why, refused)
 
 

@@ -79,7 +79,7 @@ class Bodies:
             group = groups.group_name(job)
             yield from built_pods(PodBuilder(job, task, templates_in(spec)[position], group=group), job, indexes)
             return
-        name, uid, prefix = meta.name.encode(), meta.uid.encode(), f"{meta.name}-{task.name or terms.DEFAULT_TASK}-"
+        name, uid, prefix = meta.name.encode(), meta.uid.encode(), f"{meta.name}-{task.name}-"
         for index in indexes:
             text = str(index)
             yield PodBody(prefix + text, index, "", template.fill((name, uid, text.encode())))

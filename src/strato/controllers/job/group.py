@@ -61,7 +61,7 @@ def group_spec(job: Job, priority_of: PriorityOf) -> dict[str, Any]:
     wanted: dict[str, Any] = {
         "minMember": spec.min_available,
         "queue": spec.queue,
-        "minTaskMember": {task.name or terms.DEFAULT_TASK: _task_minimum(task) for task in spec.tasks},
+        "minTaskMember": {task.name: _task_minimum(task) for task in spec.tasks},
         "minResources": min_resources(job, priority_of),
     }
     if spec.priority_class_name:
@@ -151,7 +151,7 @@ def _task_minimum(task: TaskSpec) -> int:
 def _sub_group(task: TaskSpec) -> dict[str, Any]:
     policy = task.partition_policy
     assert policy is not None
-    name = task.name or terms.DEFAULT_TASK
+    name = task.name
     group: dict[str, Any] = {
         "name": name,
         "subGroupSize": policy.partition_size,

@@ -60,7 +60,7 @@ class PodBuilder:
     ) -> None:
         self._job = job
         self._task = task
-        self.name = task.name or terms.DEFAULT_TASK
+        self.name = task.name
         self._prefix = f"{job.metadata.name}-{self.name}-"
         policy = task.partition_policy
         self._partition_size = None if policy is None else policy.partition_size

@@ -73,7 +73,7 @@ class Replicas:
         if not uses_template and record.builders is None:
             templates = templates_in(spec) if spec is not None else (yield from _read_templates(job))
             record.builders = {
-                task.name or terms.DEFAULT_TASK: PodBuilder(
+                task.name: PodBuilder(
                     job,
                     task,
                     template,
@@ -86,7 +86,7 @@ class Replicas:
             }
         failures: list[Exception] = []
         for task, indexes in missing:
-            name = task.name or terms.DEFAULT_TASK
+            name = task.name
             bodies: Iterable[PodBody]
             if record.builders is not None:
                 bodies = built_pods(record.builders[name], job, indexes)

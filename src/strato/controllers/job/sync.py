@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from strato.api.volcano.batch import Job, TaskSpec
 from strato.controllers.job.plugins.array import element_size
 from strato.controllers.job.pods import PodState, TaskPods
-from strato.controllers.job.terms import DEFAULT_TASK
 
 
 @dataclass(slots=True)
@@ -35,7 +34,7 @@ def plan_pods(job: Job, tasks: Mapping[str, TaskPods], element_limit: int = 0) -
     """
     plan = PodPlan()
     for task in job.spec.tasks:
-        pods = tasks.get(task.name or DEFAULT_TASK)
+        pods = tasks.get(task.name)
         if pods is None:
             continue
         if pods.present < pods.replicas and dependencies_met(task, job, tasks):
@@ -76,7 +75,7 @@ def dependencies_met(task: TaskSpec, job: Job, tasks: Mapping[str, TaskPods]) ->
     depends = task.depends_on
     if depends is None or not depends.name:
         return True
-    minima = {t.name or DEFAULT_TASK: t.min_available for t in job.spec.tasks}
+    minima = {t.name: t.min_available for t in job.spec.tasks}
     ready = (_is_ready(tasks.get(name), minima.get(name)) for name in depends.name)
     if len(depends.name) > 1 and depends.iteration == "any":
         return any(ready)

@@ -86,6 +86,3 @@ JDB_MAX_UNAVAILABLE: Final = "volcano.sh/jdb-max-unavailable"
 RESTARTING: Final = "strato.dev/restarting"
 """Annotation of a job: its restart that has begun (see `restartintent`)."""
 OUT_OF_SYNC: Final = "volcano.sh/controller-out-of-sync"
-
-DEFAULT_TASK: Final = "default"
-"""Value of `TASK_SPEC` on pods of a task without a name."""

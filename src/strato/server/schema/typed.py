@@ -153,7 +153,7 @@ def _type(owner: str, kind: shapes.Type, time: Any) -> Any:
     if isinstance(kind, Mapping):
         if "list" in kind:
             return list[_type(owner, kind["list"], time)]  # type: ignore[misc]  # a type made from data
-        return dict[str, _type(owner, kind["map"], time)]  # type: ignore[misc]
+        return dict[str, _type(owner, kind["map"], time)]  # type: ignore[misc]  # the same
     if not kind.startswith("@"):
         return time | None if time is not None and kind == "time" else _SCALARS[kind]
     name = kind[1:]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from strato.server.tables.columns import Cells, Obj, age, condition, joined, name, part, plain, selector, table_format
@@ -43,12 +42,12 @@ def _claim(obj: Obj, now: float) -> list[Any]:
 
 
 def _attachment(obj: Obj, now: float) -> list[Any]:
-    spec: Callable[..., Any] = lambda *path: part(obj, "spec", *path) or ""  # noqa: E731
+    spec = part(obj, "spec")
     return [
         name(obj),
-        spec("attacher"),
-        spec("source", "persistentVolumeName"),
-        spec("nodeName"),
+        part(spec, "attacher") or "",
+        part(spec, "source", "persistentVolumeName") or "",
+        part(spec, "nodeName") or "",
         bool(part(obj, "status", "attached")),
         age(obj, now),
     ]

@@ -42,7 +42,7 @@ def sweep_pictures(points: Sequence[GridPoint]) -> list[Picture]:
                 f"sweep-{number}",
                 f"Over {names[0]} and {names[1]}: {metric.removesuffix(', s')}",
                 "Means over seeds, a map for each policy.",
-                lambda figure, metric=metric: _maps(figure, points, names, metric, shown_policies),  # type: ignore[misc]
+                lambda figure, metric=metric: _maps(figure, points, names, metric, shown_policies),  # type: ignore[misc]  # mypy infers no defaults
                 3.6,
             )
             for number, metric in enumerate(SWEPT)

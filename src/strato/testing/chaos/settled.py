@@ -57,7 +57,7 @@ class Objects:
         """Return the objects of a kind, in the order of their names."""
         if kind not in self._read:
             bucket = self._server.store.bucket(kind.resource)
-            self._read[kind] = [msgspec.json.decode(bucket.objects[key].body) for key in bucket.keys()]  # noqa: SIM118
+            self._read[kind] = [msgspec.json.decode(bucket.objects[key].body) for key in bucket.keys()]  # noqa: SIM118  # a bucket is no dict
         return self._read[kind]
 
 

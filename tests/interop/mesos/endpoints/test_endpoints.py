@@ -87,7 +87,7 @@ def test_a_refusal_is_an_error_and_the_end_comes_a_second_later() -> None:
         call = {**SUBSCRIBE, "subscribe": {"framework_info": {"user": "u", "name": "n", "role": "/"}}}
         response = await world.post(call)
         assert [event["type"] for event in read_events(response)] == ["ERROR"]
-        assert not response.stream.ended  # type: ignore[union-attr]
+        assert not response.stream.ended  # type: ignore[union-attr]  # it is one
 
     asyncio.run(main())
 
