@@ -79,6 +79,14 @@ MACHINES: list[Any] = [
     pytest.param(
         {"egress_problem": "this machine has no default route"}, "nftables", "warning", "ip route add", id="no route"
     ),
+    pytest.param(
+        {"isolation": "user", "user": "ada", "serves_names": False},
+        "names",
+        "warning",
+        "sudo sysctl net.ipv4.ip_unprivileged_port_start=53",
+        id="no port for a name server",
+    ),
+    pytest.param({"isolation": "user", "user": "ada"}, "names", "ok", "", id="a port for a name server"),
     pytest.param({"rooms": (FreeSpace(Path("/data"), 0),)}, "disk", "problem", "du -xh", id="disk full"),
     pytest.param(
         {"rooms": (FreeSpace(Path("/data"), 1 << 40, 3),)}, "disk", "problem", "--inodes", id="no inodes left"

@@ -41,9 +41,14 @@ def service_network(note: Path, seed: str) -> ipaddress.IPv4Network:
 
 def service_port(api_port: int) -> int:
     """Return the port of the API server's service: 443, or ``api_port`` where only root may use ports below 1024."""
+    return _HTTPS if may_listen(_HTTPS) else api_port
+
+
+def may_listen(port: int) -> bool:
+    """Return whether this machine lets this user have a port."""
     with open("/proc/sys/net/ipv4/ip_unprivileged_port_start") as file:
         first = int(file.read())
-    return _HTTPS if first <= _HTTPS or "NET_BIND_SERVICE" in _held() else api_port
+    return first <= port or "NET_BIND_SERVICE" in _held()
 
 
 def api_address(kubeconfig: Path) -> tuple[str, int]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
+import shutil
 import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,7 +20,15 @@ import pytest
 from strato.clock import SystemClock
 from strato.node.services.balancer import Balancer
 from strato.node.services.dataplane import DataPlane
-from strato.node.services.records import Backend, DataPlaneSettings, PortRecord, ServiceRecord
+from strato.node.services.nameserver import DNS_PORT
+from strato.node.services.records import (
+    Backend,
+    DataPlaneReport,
+    DataPlaneSettings,
+    PortRecord,
+    ServiceRecord,
+    Update,
+)
 from strato.node.services.zone import Zone
 
 SETTINGS = DataPlaneSettings(
@@ -273,3 +284,22 @@ def test_the_process_ends_quietly_when_its_node_is_gone(first: bytes) -> None:
         process.stdin.close()
         assert process.stderr.read() == b""
     assert process.returncode == 0
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="takes a right away with setpriv")
+def test_who_may_not_have_the_port_of_name_servers_is_told_which_setting_gives_it() -> None:
+    allowed = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text()
+    if int(allowed) <= DNS_PORT:
+        pytest.skip("every user may have it here")
+    command = ["setpriv", "--bounding-set=-net_bind_service"] if os.geteuid() == 0 else []
+    settings = msgspec.structs.replace(SETTINGS, dns=CLUSTER_IP)
+    done = subprocess.run(
+        [*command, sys.executable, "-P", "-m", "strato.node.services.dataplane"],
+        input=msgspec.json.encode(Update(settings=settings)) + b"\n",
+        capture_output=True,
+        check=True,
+    )
+    report = msgspec.json.decode(done.stdout.splitlines()[0], type=DataPlaneReport)
+    assert report.is_ready
+    assert not report.has_dns
+    assert report.problem.endswith("sudo sysctl net.ipv4.ip_unprivileged_port_start=53")

@@ -52,6 +52,8 @@ class MachineFacts:
     has_systemd: bool = False
     egress_problem: str = ""
     """Why pods cannot reach other machines; empty when they can, or when not run as root."""
+    serves_names: bool = True
+    """Whether this user may have the port of name servers, 53."""
     kubectl: str = ""
     """Version of the system's kubectl, ``unknown`` when it does not say, empty when there is none."""
     rooms: Sequence[FreeSpace] = ()
@@ -74,6 +76,8 @@ def findings(facts: MachineFacts) -> Iterator[CheckResult]:
     yield _cgroups(facts)
     if facts.isolation == "root":
         yield _egress(facts)
+    elif facts.isolation == "user":
+        yield _names(facts)
     for room in facts.rooms:
         yield _room(room)
     yield _memory(facts)
@@ -123,6 +127,14 @@ def _egress(facts: MachineFacts) -> CheckResult:
     if "no default route" in facts.egress_problem:
         return warning(check, what, "ip route add default via GATEWAY, if this machine has a network")
     return warning(check, what, "modprobe nf_tables; or go without: strato up --pod-network isolated")
+
+
+def _names(facts: MachineFacts) -> CheckResult:
+    check = "names"
+    if not facts.serves_names:
+        what = "pods do not find Services by name: this machine gives its users no port 53"
+        return warning(check, what, "sudo sysctl net.ipv4.ip_unprivileged_port_start=53")
+    return CheckResult(check, "pods find Services by name")
 
 
 def _room(room: FreeSpace) -> CheckResult:

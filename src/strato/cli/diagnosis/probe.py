@@ -29,10 +29,12 @@ _TIMEX_BYTES = 256
 
 def machine_facts(home: Home, data_dir: Path, clock: Clock) -> MachineFacts:
     """Return the facts that `strato.cli.diagnosis.machine.findings` judges."""
+    from strato.cli import servicenetwork
     from strato.node.sandbox import egress
     from strato.node.sandbox.cgroups import Cgroups
     from strato.node.sandbox.permissions import forbidding_setting
     from strato.node.sandbox.spawner import strongest_isolation
+    from strato.node.services.nameserver import DNS_PORT
 
     isolation = strongest_isolation()
     groups = Cgroups(f"strato-doctor-{os.getpid()}")
@@ -51,6 +53,7 @@ def machine_facts(home: Home, data_dir: Path, clock: Clock) -> MachineFacts:
         missing_controllers=missing,
         has_systemd=Path("/run/systemd/system").exists(),
         egress_problem=egress.unavailable() if isolation == "root" else "",
+        serves_names=servicenetwork.may_listen(DNS_PORT),
         kubectl=kubectl_version(),
         rooms=tuple(_rooms(home.path, data_dir)),
         memory_bytes=available_bytes(),

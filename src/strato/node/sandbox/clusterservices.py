@@ -54,6 +54,8 @@ class NodeServiceAccess:
         self._machine, self._services, self._slices, self._wanted = machine, services, slices, wanted
         self._pods, self._event = pods, event
         self._proxy: ServiceProxy | None = None
+        self.problem = ""
+        """What pods lack of services; empty when they lack nothing."""
         self._nodes = {machine.node_name: ""}
         services.add_index(_BY_NAMESPACE, lambda service: (service.metadata.namespace,))
         if wanted is not None and slices is not None:
@@ -91,6 +93,7 @@ class NodeServiceAccess:
             _log.warning("services are not served: there is no service default/kubernetes")
             return None
         report = await self._proxy.start(self._settings(own, self._wanted))
+        self.problem = report.problem
         if report.has_dns:
             names = self._services.get(Key("kube-system", "kube-dns"))
             self._machine.dns = names.spec.cluster_ip if names is not None else ""

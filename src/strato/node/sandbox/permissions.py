@@ -12,7 +12,7 @@ _SWITCHES = (
 """Settings that forbid namespaces: file below ``/proc/sys``, the value that forbids, one that does not."""
 _PLAIN = (
     "pods run as plain processes, for this machine allows no namespaces: they see its files and processes, their "
-    "volumes are not at their paths, and imported images cannot be used"
+    "volumes are not at their paths, they do not find Services by name, and imported images cannot be used"
 )
 
 

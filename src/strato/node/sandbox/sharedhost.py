@@ -79,6 +79,8 @@ class SharedHost:
     async def serve(self) -> Callable[[], Coroutine[None, None, None]] | None:
         """Open the services; return the coroutine function that keeps them current until it is cancelled."""
         keep = await self._services.start()
+        if self._services.problem:
+            self._setup.warnings.append(self._services.problem)
         for other in self._others:
             other.dns = self._machine.dns
         self.is_ready.set()

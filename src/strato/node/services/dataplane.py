@@ -187,6 +187,12 @@ async def serve(lines: asyncio.StreamReader, clock: Clock, rng: random.Random) -
                 netlink.delete_local_route(network)
 
 
+_NO_PORT = (
+    "pods do not find Services by name: this machine gives its users no port 53; "
+    "sudo sysctl net.ipv4.ip_unprivileged_port_start=53"
+)
+
+
 async def _open_dns(
     settings: DataPlaneSettings, zone: Zone, rng: random.Random, plane: DataPlane, clock: Clock
 ) -> tuple[bool, str]:
@@ -198,6 +204,8 @@ async def _open_dns(
         from strato.node.services.nameserver import NameServer
 
         await NameServer(zone, settings.upstreams, rng, plane.admits, on_refused).open(settings.dns)
+    except PermissionError:
+        return False, _NO_PORT
     except (ImportError, OSError) as error:
         return False, f"services have no names: {one_line(error)}"
     return True, ""

@@ -67,9 +67,9 @@ class NameServer:
         Raises:
             OSError: The address is taken, or not this machine's.
         """
+        await asyncio.start_server(self._serve, address, port)  # first, as uvloop says of it why it fails
         loop = asyncio.get_running_loop()
         await loop.create_datagram_endpoint(lambda: _Datagrams(self, address), (address, port))
-        await asyncio.start_server(self._serve, address, port)
 
     def received(self, query: bytes, client: tuple[str, int], own: str, send: Callable[[bytes], None]) -> None:
         """Answer a datagram at once, or when another server has answered."""
