@@ -8,8 +8,8 @@ import pytest
 
 from strato.api import catalog
 from strato.api.validation import validate_create
-from strato.api.validation.others import validate_storage_class
 from strato.api.validation.pod import validate_pod_update
+from strato.api.validation.storage import validate_storage_class
 from strato.errors import Cause
 
 

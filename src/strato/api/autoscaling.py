@@ -14,7 +14,7 @@ from strato.api import names
 from strato.api.meta import Condition, Json, Object, View
 from strato.api.quantity import InvalidQuantity, parse
 from strato.api.shapes import LabelSelector
-from strato.api.status import invalid_value, not_supported, required
+from strato.api.status import forbidden_field, invalid_value, not_supported, required
 from strato.decoding import UNDECODABLE
 from strato.errors import Cause
 
@@ -138,6 +138,8 @@ def cpu_metric(percent: int) -> Json:
 
 def default(obj: Json) -> None:
     """Set the defaults of an autoscaler, in place."""
+    if obj.get("status"):
+        obj["status"].setdefault("currentMetrics", None)  # written also where there are none
     spec = obj.setdefault("spec", {})
     if spec.get("minReplicas") is None:
         spec["minReplicas"] = 1
@@ -164,8 +166,10 @@ def _problems(spec: Json) -> Iterator[Cause]:
     least, most = spec.get("minReplicas"), spec.get("maxReplicas") or 0
     if least is not None and least < 1:
         yield invalid_value("spec.minReplicas", least, "must be greater than or equal to 1")
-    if most < 1:
-        yield invalid_value("spec.maxReplicas", most, "must be greater than 0")
+    if most == 0:
+        yield required("spec.maxReplicas", "must be set and greater than 0")
+    elif most < 0:
+        yield invalid_value("spec.maxReplicas", most, "must be greater than or equal to 1")
     if least is not None and most < least:
         yield invalid_value("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`")
     target = spec.get("scaleTargetRef") or {}
@@ -175,10 +179,24 @@ def _problems(spec: Json) -> Iterator[Cause]:
             continue
         for text in names.check_path_segment(target[member]):
             yield invalid_value(f"spec.scaleTargetRef.{member}", target[member], text)
+    version = target.get("apiVersion") or ""
+    if problem := _version_problem(version, target.get("kind")):
+        yield invalid_value("spec.scaleTargetRef.apiVersion", version, problem)
     for index, metric in enumerate(spec.get("metrics") or ()):
         yield from _metric_problems(metric, f"spec.metrics[{index}]")
+    if least == 0 and not any(one.get("type") in ("Object", "External") for one in spec.get("metrics") or ()):
+        text = "must specify at least one Object or External metric to support scaling to zero replicas"
+        yield forbidden_field("spec.metrics", text)
     for name, rules in (spec.get("behavior") or {}).items():
         yield from _rule_problems(rules or {}, f"spec.behavior.{name}")
+
+
+def _version_problem(version: str, kind: str | None) -> str:
+    if version.count("/") > 1:
+        return f"unexpected GroupVersion string: {version}"
+    if not version.partition("/")[0] or ("/" not in version and (version, kind) != ("v1", "ReplicationController")):
+        return "apiVersion must specify API group"
+    return ""
 
 
 def _metric_problems(metric: Json, field: str) -> Iterator[Cause]:

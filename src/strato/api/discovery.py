@@ -36,5 +36,5 @@ class EndpointSlice(Object, frozen=True, kw_only=True):
     """Some of the endpoints of a service."""
 
     address_type: str = ""
-    endpoints: tuple[Endpoint, ...] = ()
-    ports: tuple[EndpointPort, ...] = ()
+    endpoints: tuple[Endpoint, ...] | None = None
+    ports: tuple[EndpointPort, ...] | None = None

@@ -17,12 +17,14 @@ SUBDOMAIN_MAX = 253
 _LABEL_FORM = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN_FORM = _LABEL_FORM + r"(\." + _LABEL_FORM + ")*"
 _LABEL_1035_FORM = "[a-z]([-a-z0-9]*[a-z0-9])?"
+_WILDCARD_FORM = r"\*\." + _SUBDOMAIN_FORM
 _QUALIFIED_FORM = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _LABEL_VALUE_FORM = "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?"
 _CONFIG_KEY_FORM = "[-._a-zA-Z0-9]+"
 
 _LABEL = re.compile(_LABEL_FORM).fullmatch
 _SUBDOMAIN = re.compile(_SUBDOMAIN_FORM).fullmatch
+_WILDCARD = re.compile(_WILDCARD_FORM).fullmatch
 _LABEL_1035 = re.compile(_LABEL_1035_FORM).fullmatch
 _QUALIFIED = re.compile(_QUALIFIED_FORM).fullmatch
 _LABEL_VALUE = re.compile(_LABEL_VALUE_FORM).fullmatch
@@ -45,6 +47,11 @@ _LABEL_1035_MESSAGE = (
     "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '"
     + _LABEL_1035_FORM
     + "')"
+)
+_WILDCARD_MESSAGE = (
+    "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of "
+    "lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', "
+    f"regex used for validation is '{_WILDCARD_FORM}')"
 )
 _QUALIFIED_MESSAGE = (
     "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
@@ -101,6 +108,12 @@ def check_subdomain(value: str) -> list[str]:
     if _SUBDOMAIN(value) is None:
         problems.append(_SUBDOMAIN_MESSAGE)
     return problems
+
+
+def check_wildcard_subdomain(value: str) -> list[str]:
+    """Return why the value is not ``*.`` and a subdomain."""
+    problems = [] if len(value) <= SUBDOMAIN_MAX else [_too_long(SUBDOMAIN_MAX)]
+    return problems if _WILDCARD(value) else [*problems, _WILDCARD_MESSAGE]
 
 
 def check_label_1035(value: str) -> list[str]:

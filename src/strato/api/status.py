@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -220,6 +220,11 @@ def invalid_value(field: str, value: object, detail: str) -> Cause:
     return Cause(INVALID, f"Invalid value: {render(value)}" + (f": {detail}" if detail else ""), field)
 
 
+def invalid_values(field: str, value: object, details: Iterable[str]) -> Iterator[Cause]:
+    """Return `invalid_value` for each of several reasons."""
+    return (invalid_value(field, value, detail) for detail in details)
+
+
 def not_supported(field: str, value: object, supported: Sequence[str]) -> Cause:
     """``Unsupported value: "x": supported values: "a", "b"``, in the order given."""
     known = ", ".join(f'"{item}"' for item in supported)
@@ -249,6 +254,11 @@ def field_not_found(field: str, value: object) -> Cause:
 def too_long(field: str, limit: int) -> Cause:
     """``Too long: may not be more than 63 bytes``."""
     return Cause(TOO_LONG, f"Too long: may not be more than {limit} bytes", field)
+
+
+def too_many(field: str, count: int, most: int) -> Cause:
+    """``Too many: 101: must have at most 100 items``."""
+    return Cause(TOO_MANY, f"Too many: {count}: must have at most {most} items", field)
 
 
 def render(value: object) -> str:

@@ -29,6 +29,7 @@ from strato.server.logs import LogSource
 from strato.server.path import Attributes, ResourcePath, parse_path, verb_of
 from strato.server.preparation import encode
 from strato.server.registry import Registry, Served
+from strato.server.rest import storing
 from strato.server.rest.binding import Binder
 from strato.server.rest.delete import Deleter
 from strato.server.rest.evict import Evictor
@@ -257,14 +258,14 @@ class ApiServer(Handler):
 
     def _answer(self, request: Request) -> Response | Awaitable[Response]:
         """Authorise, route and count a request; return its answer, or an awaitable if the verb has to wait."""
-        verb = resource = subresource = ""
+        verb = resource = subresource = deprecation = ""
         answer: Response | Awaitable[Response]
         try:
             found = None if request.method in _READING else self._known_routes().find(request)
             if found is not None:
                 route, name = found
                 verb, served = route.verb, route.served
-                resource, subresource = served.kind.plural, route.subresource
+                resource, subresource, deprecation = served.kind.plural, route.subresource, served.deprecation
                 target = ResourcePath(route.group, route.version, route.plural, route.namespace, name, subresource)
                 answer = route.action(request, target, served)
             else:
@@ -287,6 +288,7 @@ class ApiServer(Handler):
                     action = self._action(path, served_there, verb)
                     if served_there.versions is not None and served_there.versions.webhook is not None:
                         action = self._conversions.around(action)
+                    deprecation = served_there.deprecation
                     subresource = path.subresource  # counted by name only now, when it is known to exist
                     if subresource not in _RAW and "accept" in request.headers:
                         wanted(request, served_there, has_table=not self._reviews.answers(served_there.kind))
@@ -294,6 +296,8 @@ class ApiServer(Handler):
                     answer = action(request, path, served_there)
         except Exception as error:
             answer = _failure(request, error)
+        if deprecation:
+            answer = storing.warned(answer, deprecation)
         key = (verb, resource, subresource, answer.status if isinstance(answer, Response) else 200)
         self._counts[key] = self._counts.get(key, 0) + 1
         return answer

@@ -74,6 +74,11 @@ def check_type(served: Served, obj: Any) -> Json:
         obj = {}
     if not isinstance(obj, dict):
         raise unrecognized(kind, "couldn't get version/kind; json parse error: the body is not an object")
+    for member in ("apiVersion", "kind"):
+        value = obj.get(member)
+        if value is not None and not isinstance(value, str):
+            text = f"json: cannot unmarshal {violations.json_type(value)} into Go struct field .{member} of type string"
+            raise unrecognized(kind, f"couldn't get version/kind; json parse error: {text}")
     metadata = obj.setdefault("metadata", {})
     if metadata is None:
         metadata = obj["metadata"] = {}

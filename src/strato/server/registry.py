@@ -33,6 +33,8 @@ class Served:
     """Whether its definition is being deleted, so that creations are refused."""
     form: Form | None = None
     """The form in which clients see stored objects of the kind; None if as they are stored."""
+    deprecation: str = ""
+    """What every answer warns of where this version is deprecated."""
 
     @property
     def asked(self) -> Kind:
@@ -111,7 +113,14 @@ class Registry:
 
 def _builtin(kind: Kind) -> Served:
     form = FORMS.get(kind)
-    return Served(kind) if form is None else Served(form.stored, form=form)
+    stored = kind if form is None else form.stored
+    return Served(stored, form=form, deprecation=_DEPRECATIONS.get(kind, ""))
+
+
+_DEPRECATIONS = {
+    catalog.ENDPOINTS: "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+    catalog.COMPONENTSTATUS: "v1 ComponentStatus is deprecated in v1.19+",
+}
 
 
 def _from_definition(crd: Mapping[str, Any], covered: frozenset[Kind]) -> list[Served]:
@@ -153,7 +162,10 @@ def _from_version(spec: Mapping[str, Any], version: Mapping[str, Any], covered: 
     if known is not None and _same_shape(known, kind):
         kind = known  # admission and views compare our own kinds by identity
     evaluated = without_rules(schema, crds.rule_texts(kind)) if kind in covered else schema
-    return Served(kind, StructuralSchema(evaluated), schema, _status_of(kind, evaluated))
+    deprecation = ""
+    if version.get("deprecated"):
+        deprecation = version.get("deprecationWarning") or f"{kind.api_version} {kind.name} is deprecated"
+    return Served(kind, StructuralSchema(evaluated), schema, _status_of(kind, evaluated), deprecation=deprecation)
 
 
 def _status_of(kind: Kind, schema: Mapping[str, Any]) -> Served | None:

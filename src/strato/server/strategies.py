@@ -27,6 +27,8 @@ class Strategy:
     """An update of a missing object creates it."""
     orphans: bool = False
     """A deletion without a propagation policy orphans dependents."""
+    has_dependents: bool = True
+    """Propagation policies count; without it, a deletion removes the object at once."""
     updates_blindly: bool = True
     """An update without a resource version overwrites any newer state."""
     first_status: Callable[[Mapping[str, Any], str], dict[str, Any] | None] | None = None
@@ -93,8 +95,6 @@ _BY_KIND = {
     **dict.fromkeys(
         (
             catalog.ENDPOINTS,
-            catalog.EVENT,
-            catalog.EVENTS_EVENT,
             catalog.LIMITRANGE,
             catalog.CLUSTERROLE,
             catalog.CLUSTERROLEBINDING,
@@ -103,6 +103,7 @@ _BY_KIND = {
         ),
         _UPSERTED,
     ),
+    **dict.fromkeys((catalog.EVENT, catalog.EVENTS_EVENT), Strategy(created_by_update=True, has_dependents=False)),
     **dict.fromkeys((catalog.CSIDRIVER, catalog.CSINODE, catalog.VOLUMEATTACHMENT), _GUARDED_RETURNED),
     **dict.fromkeys((catalog.JOB, catalog.REPLICATIONCONTROLLER), _ORPHANING),
     catalog.SERVICE: Strategy(returns_deleted=True, created_by_update=True),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.server.rest.objects import CRDS, WIDGETS, crd, widget
 from tests.server.rest.steps import MERGE, PATCH, Case, Step, delete, differs, get, own_words, patch, post, put
 
 CORE = "/api/v1/namespaces/{ns}"
@@ -13,7 +14,6 @@ LABELS = {"a": "b"}
 CONTAINER = {"name": "c", "image": "i:1"}
 TEMPLATE = {"metadata": {"labels": LABELS}, "spec": {"containers": [CONTAINER]}}
 DEPLOYMENT = {"selector": {"matchLabels": LABELS}, "template": TEMPLATE}
-COLUMNS = "the table of a scale has its name and age alone"
 WORKLOADS = ("deployments", "replicasets", "statefulsets", "daemonsets")
 SELECTORS: tuple[Any, ...] = (
     None,
@@ -150,7 +150,105 @@ def statuses() -> list[Step]:
     return steps
 
 
+CHANGES = "the generation of a CSIDriver is not counted"
+COLUMNS = "the column of names says so in the table of a scale too"
+FINITE = {"containers": [CONTAINER], "restartPolicy": "Never"}
+STORAGE = "/apis/storage.k8s.io/v1"
+CLASSES = ("", "standard", "A", "kubernetes.io/x")
+SERVICES = ("", "s", "/", "a_b", "1a", "a.b", "S")
+EVENT = {"involvedObject": {"namespace": "{ns}", "kind": "Pod", "name": "p"}, "reason": "R", "message": "m"}
 AGREED = [
+    Case("classes of claims", [
+        post(f"{CORE}/persistentvolumeclaims", named("c", {"accessModes": ["ReadWriteOnce"], "storageClassName": name}))
+        for name in CLASSES
+    ]),
+    Case("services of StatefulSets", [
+        step
+        for name in SERVICES
+        for step in (
+            post(f"{APPS}/statefulsets", named("s", {**DEPLOYMENT, "serviceName": name}), quiet=name == ""),
+            delete(f"{APPS}/statefulsets/s", quiet=True),
+        )
+    ]),
+    Case("selectors of budgets", [
+        post("/apis/policy/v1/namespaces/{ns}/poddisruptionbudgets", named("b", {"selector": one, **bounds}))
+        for one in ({}, *SELECTORS[3:])
+        for bounds in ({"minAvailable": "x"}, {"minAvailable": 1, "maxUnavailable": 1}, {"minAvailable": 1})
+    ]),
+    Case("deletions of events", [
+        step
+        for options in ({"propagationPolicy": "Orphan"}, {"propagationPolicy": "Foreground"}, {"gracePeriodSeconds": 5})
+        for step in (
+            post(f"{CORE}/events", named("e", **EVENT), quiet=True),
+            delete(f"{CORE}/events/e", options),
+            get(f"{CORE}/events/e"),
+        )
+    ]),
+    Case("kinds that are no texts", [
+        own_words(step)
+        for value in (0, 1, False, [], {}, ["ConfigMap"])
+        for step in (
+            post(f"{CORE}/configmaps", {"metadata": {"name": "m"}, "kind": value}),
+            post(f"{CORE}/configmaps", {"metadata": {"name": "m"}, "apiVersion": value}),
+            put(f"{CORE}/configmaps/n", {"metadata": {"name": "n"}, "kind": value}),
+        )
+    ]),
+    Case("patches of kinds to what is no text", [
+        post(f"{CORE}/configmaps", named("m"), quiet=True),
+        *(
+            own_words(patch(f"{CORE}/configmaps/m", [{"op": "replace", "path": f"/{member}", "value": value}], PATCH))
+            for member in ("kind", "apiVersion")
+            for value in (0, 1, [], {})
+        ),
+        *(own_words(patch(f"{CORE}/configmaps/m", {"kind": value})) for value in (0, 1, [], {})),
+    ]),
+    Case("labels of jobs", [
+        step
+        for number, labels in enumerate((None, {}, LABELS))
+        for step in (
+            post(f"{BATCH}/jobs", named(f"j{number}", {"template": {"metadata": {"labels": labels}, "spec": FINITE}})),
+            patch(f"{BATCH}/jobs/j{number}", [{"op": "add", "path": "/metadata/labels", "value": {}}], PATCH),
+            patch(f"{BATCH}/jobs/j{number}", {"metadata": {"labels": {"c": "d"}}}),
+        )
+    ]),
+    Case("drivers of storage", [
+        post(f"{STORAGE}/csidrivers", named("d-{x}"), quiet=True),
+        patch(f"{STORAGE}/csidrivers/d-{{x}}", {"spec": {"attachRequired": False}}),
+        differs(CHANGES, patch(f"{STORAGE}/csidrivers/d-{{x}}", {"spec": {"storageCapacity": True}})),
+        patch(f"{STORAGE}/csidrivers/d-{{x}}", {"spec": {"fsGroupPolicy": "None"}}, quiet=True),
+        patch(f"{STORAGE}/csidrivers/d-{{x}}", {"spec": {"fsGroupPolicy": "x"}}),
+        patch(f"{STORAGE}/csidrivers/d-{{x}}", {"spec": {"volumeLifecycleModes": ["Ephemeral"]}}),
+        patch(f"{STORAGE}/csidrivers/d-{{x}}", {"spec": {"seLinuxMount": True}}, quiet=True),
+        *(
+            post(f"{STORAGE}/csidrivers", named("e-{x}", spec))
+            for spec in (
+                {"volumeLifecycleModes": ["x", "Persistent"]},
+                {"fsGroupPolicy": ""},
+                {"fsGroupPolicy": "x"},
+                {"tokenRequests": [{"audience": "a"}, {"audience": "a"}, {"expirationSeconds": 1, "audience": ""}]},
+            )
+        ),
+    ]),
+    Case("a version that is deprecated", [
+        post(CRDS, crd(deprecated=True), quiet=True),
+        get(WIDGETS, until=200),
+        post(WIDGETS, {**widget("w"), "other": 1}),
+        post(WIDGETS, widget("x", {"size": 99})),
+        patch(f"{WIDGETS}/w", {"spec": {"size": 2}}, MERGE),
+        put(f"{WIDGETS}/w", widget("w")),
+        get(f"{WIDGETS}/none"),
+        delete(f"{WIDGETS}/w"),
+    ]),
+    Case("a version that says what to use", [
+        post(CRDS, crd(deprecated=True, deprecationWarning='use "v2"'), quiet=True),
+        get(WIDGETS, until=200),
+        post(WIDGETS, {**widget("w"), "other": 1}),
+    ]),
+    Case("names of budgets", [
+        post("/apis/policy/v1/namespaces/{ns}/poddisruptionbudgets", named(name, {"minAvailable": 1}))
+        for name in ("A b", "a_b", "..", "a%b", "")
+    ]),
+    Case("names of events", [post(f"{CORE}/events", named(name, **EVENT)) for name in ("A:b", "a_b", "..", "a%b")]),
     *(Case(f"selectors of {plural}", selected(plural)) for plural in WORKLOADS),
     Case("sources of variables", [
         post(f"{CORE}/pods", named("p", {"containers": [{**CONTAINER, "env": [{"name": "A", "valueFrom": source}]}]}))
@@ -169,6 +267,12 @@ AGREED = [
     Case("forms of scales", [
         post(f"{APPS}/deployments", named("d", DEPLOYMENT), quiet=True),
         differs(COLUMNS, get(f"{APPS}/deployments/d/scale", accept=TABLE)),
+        patch(f"{APPS}/deployments/d/scale", {"spec": {"replicas": 2, "selector": {}}, "other": 1}),
+        own_words(
+            patch(f"{APPS}/deployments/d/scale", {"spec": {"replicas": 2, "a": 1}}, MERGE, "fieldValidation=Strict")
+        ),
+        own_words(put(f"{APPS}/deployments/d/scale", named("d", {"a": 1}), "fieldValidation=Strict")),
+        put(f"{APPS}/deployments/d/scale", named("d", {"replicas": 4, "a": 1})),
         own_words(get(f"{APPS}/deployments/other/scale", accept="text/html")),
         get(f"{APPS}/deployments/d/scale", accept="application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"),
     ]),

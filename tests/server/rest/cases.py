@@ -7,6 +7,7 @@ from typing import Any
 from tests.server.rest.agreedcases import AGREED
 from tests.server.rest.handlercases import HANDLING
 from tests.server.rest.metadatacases import METADATA
+from tests.server.rest.networkcases import NETWORKS
 from tests.server.rest.objects import CORE, CRDS, MAPS, PODS, SECRETS, SERVE_WIDGETS, WIDGETS, crd, pod, widget
 from tests.server.rest.podchanges import CHANGES
 from tests.server.rest.steps import (
@@ -1538,4 +1539,5 @@ CASES = [
     *HANDLING,
     *METADATA,
     *AGREED,
+    *NETWORKS,
 ]

@@ -147,8 +147,8 @@ class Run:
         if step.quiet:
             return {"code": answer.code}
         read = {"code": answer.code, "body": self._plain(body)}
-        lines = str(answer.headers.get("warning") or "").split("\n")
-        warning = "\n".join(line for line in lines if not _UNENFORCED.search(line))
+        lines = re.split(r", (?=299 - )|\n", str(answer.headers.get("warning") or ""))
+        warning = ", ".join(line for line in lines if not _UNENFORCED.search(line))
         if warning:
             read["warning"] = self._text(warning)
         return read

@@ -163,7 +163,8 @@ def default_priority_class(obj: Json) -> None:
 def default_role_binding(obj: Json) -> None:
     """Default the groups of a binding's role and subjects."""
     named = [subject for subject in obj.get("subjects") or () if subject.get("kind") in ("User", "Group")]
-    for one in filter(None, (obj.get("roleRef"), *named)):
+    role = obj["roleRef"] = obj.get("roleRef") or {}
+    for one in (role, *named):
         fill_empty(one, {"apiGroup": "rbac.authorization.k8s.io"})
 
 
@@ -180,11 +181,19 @@ def default_csi_driver(obj: Json) -> None:
 def default_network_policy(obj: Json) -> None:
     """Default a NetworkPolicy: policy types from the rules, TCP for ports."""
     spec = obj.setdefault("spec", {})
+    fill(spec, {"podSelector": {}})
     if not spec.get("policyTypes"):
         spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
     for rule in (*(spec.get("ingress") or ()), *(spec.get("egress") or ())):
         for port in rule.get("ports") or ():
-            fill_empty(port, {"protocol": "TCP"})
+            fill(port, {"protocol": "TCP"})
+
+
+def default_ingress_class(obj: Json) -> None:
+    """Default an IngressClass: its parameters are cluster-wide."""
+    parameters = (obj.get("spec") or {}).get("parameters")
+    if parameters is not None:
+        fill(parameters, {"scope": "Cluster"})
 
 
 def default_policy(obj: Json) -> None:

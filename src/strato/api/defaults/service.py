@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from strato.api.defaults.members import fill_empty
+from strato.api.defaults.members import fill, fill_empty
 from strato.api.meta import Json
 
 _FOR_CLUSTER_IPS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
@@ -74,11 +74,12 @@ def needs_node_ports(spec: Json) -> bool:
 
 def default_endpoint_slice(obj: Json) -> None:
     """Default a slice of endpoints."""
-    for endpoint in obj.get("endpoints") or ():
+    for member in ("endpoints", "ports"):
+        obj.setdefault(member, None)  # written also where there are none
+    for endpoint in obj["endpoints"] or ():
         endpoint.setdefault("conditions", {})
-    for port in obj.get("ports") or ():
-        fill_empty(port, {"protocol": "TCP"})
-        port.setdefault("name", "")
+    for port in obj["ports"] or ():
+        fill(port, {"protocol": "TCP", "name": ""})
 
 
 def default_endpoints(obj: Json) -> None:

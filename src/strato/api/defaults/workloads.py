@@ -75,8 +75,12 @@ def default_daemon_set(obj: Json) -> None:
 
 
 def default_job(obj: Json) -> None:
-    """Default a Kubernetes Job."""
-    _job_spec(obj.setdefault("spec", {}))
+    """Default a Kubernetes Job: one without labels gets those of its pods."""
+    spec = obj.setdefault("spec", {})
+    _job_spec(spec)
+    labels = (spec["template"].get("metadata") or {}).get("labels")
+    if labels and spec.get("selector"):  # with its selector, a new one gets them from `select_own_pods`
+        fill_empty(obj["metadata"], {"labels": dict(labels)})
 
 
 def _job_spec(spec: Json) -> None:

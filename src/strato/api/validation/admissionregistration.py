@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from strato.api import cel, names
 from strato.api.meta import Json
 from strato.api.status import duplicate, forbidden_field, invalid_value, not_supported, required
+from strato.api.validation.selectors import label_selector_problems
 from strato.api.validation.webhookclients import client_problems
 from strato.errors import Cause
 
@@ -124,22 +125,7 @@ def _resources_problems(resources: Sequence[str], at: str) -> Iterator[Cause]:
 
 def _selector_problems(written: Json, at: str) -> Iterator[Cause]:
     for member in ("namespaceSelector", "objectSelector"):
-        yield from _label_problems(written.get(member) or {}, f"{at}.{member}")
-
-
-def _label_problems(selector: Json, at: str) -> Iterator[Cause]:
-    for index, expression in enumerate(selector.get("matchExpressions") or ()):
-        operator, place = expression.get("operator"), f"{at}.matchExpressions[{index}]"
-        if operator in ("In", "NotIn"):
-            if not expression.get("values"):
-                yield required(f"{place}.values", "must be specified when `operator` is 'In' or 'NotIn'")
-        elif operator not in ("Exists", "DoesNotExist"):
-            yield invalid_value(f"{place}.operator", operator, "not a valid selector operator")
-        elif expression.get("values"):
-            text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            yield forbidden_field(f"{place}.values", text)
-        for problem in names.check_qualified_name(expression.get("key") or ""):
-            yield invalid_value(f"{place}.key", expression.get("key"), problem)
+        yield from label_selector_problems(written.get(member) or {}, f"{at}.{member}")
 
 
 def _conditions_problems(conditions: Sequence[Json], at: str) -> Iterator[Cause]:
@@ -326,7 +312,7 @@ def _param_problems(ref: Json) -> Iterator[Cause]:
     if not ref.get("name") and ref.get("selector") is None:
         yield required(at, "one of name or selector must be specified")
     if ref.get("selector") is not None:
-        yield from _label_problems(ref["selector"], f"{at}.selector")
+        yield from label_selector_problems(ref["selector"], f"{at}.selector")
     if not ref.get("parameterNotFoundAction"):
         yield required(f"{at}.parameterNotFoundAction")
     yield from _choice(ref, "parameterNotFoundAction", ("Allow", "Deny"), at)

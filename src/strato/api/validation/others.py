@@ -5,14 +5,25 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from itertools import chain
 from typing import Any
 
 from strato.api import names
 from strato.api.meta import Json
 from strato.api.quantity import InvalidQuantity, parse
-from strato.api.status import duplicate, forbidden_field, invalid_value, not_one_of, not_supported, required, too_long
+from strato.api.status import (
+    duplicate,
+    forbidden_field,
+    invalid_value,
+    invalid_values,
+    not_one_of,
+    not_supported,
+    required,
+    too_long,
+)
 from strato.api.validation.metadata import immutable, validate_labels
 from strato.api.validation.persistentvolumes import ACCESS_MODES
+from strato.api.validation.selectors import label_selector_problems
 from strato.errors import Cause
 
 CONFIG_MAX_BYTES = 1024 * 1024
@@ -206,6 +217,8 @@ def validate_claim(obj: Json) -> list[Cause]:
                 causes.append(invalid_value("spec.resources[storage]", amount, "must be greater than zero"))
         except InvalidQuantity as err:
             causes.append(invalid_value("spec.resources[storage]", amount, str(err)))
+    if name := spec.get("storageClassName"):
+        causes += invalid_values("spec.storageClassName", name, names.check_subdomain(name))
     return causes
 
 
@@ -271,15 +284,6 @@ _EVENT_LENGTHS = {"reportingComponent": 317, "reportingInstance": 128, "action":
 """Member of an event → its longest text; 317 is the longest qualified name."""
 
 
-def validate_storage_class(storage_class: Json) -> list[Cause]:
-    """Check the name of the provisioner."""
-    provisioner = storage_class.get("provisioner")
-    if not provisioner:
-        return [required("provisioner")]
-    texts = names.check_qualified_name(str(provisioner).lower())
-    return [invalid_value("provisioner", provisioner, text) for text in texts]
-
-
 def validate_lease(obj: Json) -> list[Cause]:
     """Check the numbers of a lease."""
     spec = obj.get("spec") or {}
@@ -322,18 +326,29 @@ def validate_role_binding(obj: Json) -> list[Cause]:
         causes.append(not_supported("roleRef.apiGroup", role.get("apiGroup") or "", (group,)))
     if role.get("kind") not in kinds:
         causes.append(not_supported("roleRef.kind", role.get("kind") or "", kinds))
-    if not role.get("name"):
+    name = role.get("name")
+    causes += [invalid_value("roleRef.name", name, text) for text in names.check_path_segment(name or "")]
+    if not name:
         causes.append(required("roleRef.name"))
     for index, subject in enumerate(obj.get("subjects") or ()):
         place = f"subjects[{index}]"
         if not subject.get("name"):
             causes.append(required(f"{place}.name"))
-        kind = subject.get("kind") or ""
-        if kind not in ("ServiceAccount", "User", "Group"):
-            causes.append(not_supported(f"{place}.kind", kind, ("ServiceAccount", "User", "Group")))
+        kind, given = subject.get("kind") or "", subject.get("apiGroup") or ""
+        if kind not in _SUBJECT_KINDS:
+            causes.append(not_supported(f"{place}.kind", kind, _SUBJECT_KINDS))
+            continue
+        wanted = "" if kind == "ServiceAccount" else group
+        if kind == "ServiceAccount" and (name := subject.get("name")):
+            causes += [invalid_value(f"{place}.name", name, text) for text in names.check_subdomain(name)]
+        if given != wanted:
+            causes.append(not_supported(f"{place}.apiGroup", given, (wanted,)))
         if kind == "ServiceAccount" and not subject.get("namespace") and obj.get("kind") == "ClusterRoleBinding":
             causes.append(required(f"{place}.namespace"))
     return causes
+
+
+_SUBJECT_KINDS = ("ServiceAccount", "User", "Group")
 
 
 def validate_role_binding_update(obj: Json, old: Json) -> list[Cause]:
@@ -387,15 +402,17 @@ def validate_priority_class_update(obj: Json, old: Json) -> list[Cause]:
 def validate_budget(obj: Json) -> list[Cause]:
     """Check a disruption budget: one bound, not both; a number or a percentage."""
     spec = obj.get("spec") or {}
+    selected = label_selector_problems(spec.get("selector") or {}, "spec.selector")
     if spec.get("minAvailable") is None or spec.get("maxUnavailable") is None:
-        return [cause for name in ("minAvailable", "maxUnavailable") for cause in _share_problems(spec.get(name), name)]
+        shares = (_share_problems(spec.get(name), name) for name in ("minAvailable", "maxUnavailable"))
+        return [*chain.from_iterable(shares), *selected]
     shown = {
         "MinAvailable": spec["minAvailable"],
         "Selector": spec.get("selector"),
         "MaxUnavailable": spec["maxUnavailable"],
         "UnhealthyPodEvictionPolicy": spec.get("unhealthyPodEvictionPolicy"),
     }
-    return [invalid_value("spec", shown, "minAvailable and maxUnavailable cannot be both set")]
+    return [invalid_value("spec", shown, "minAvailable and maxUnavailable cannot be both set"), *selected]
 
 
 def _share_problems(value: int | str | None, name: str) -> list[Cause]:

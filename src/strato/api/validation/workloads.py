@@ -6,10 +6,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from strato.api import names
 from strato.api.meta import Json
 from strato.api.selectors import InvalidSelector, from_label_selector
 from strato.api.shapes import LabelSelector, LabelSelectorRequirement
-from strato.api.status import invalid_value, not_supported, required
+from strato.api.status import invalid_value, invalid_values, not_supported, required
 from strato.api.validation.metadata import immutable, validate_labels
 from strato.api.validation.podspec import validate_template
 from strato.errors import Cause
@@ -39,6 +40,8 @@ def validate_workload(obj: Json) -> list[Cause]:
     replicas = spec.get("replicas")
     if replicas is not None and replicas < 0:
         causes.append(invalid_value("spec.replicas", replicas, "must be greater than or equal to 0"))
+    if service := spec.get("serviceName"):  # of a StatefulSet
+        causes += invalid_values("spec.serviceName", service, names.check_label(service))
     template, selector, kind = spec.get("template") or {}, spec.get("selector"), obj.get("kind")
     if selector is None:
         missing = [] if kind == "DaemonSet" else [required("spec.selector")]

@@ -81,7 +81,7 @@ def record_of(service: Service, slices: Iterable[EndpointSlice], nodes: Containe
             for one in slices
             for number in [_number(one, port.name, port.protocol)]
             if number
-            for endpoint in one.endpoints
+            for endpoint in one.endpoints or ()
         ]
         own = [pair for pair in endpoints if pair[0].node_name in nodes]
         ports.append(
@@ -135,7 +135,7 @@ def host_ports_of(pod: Pod, *, shares_network: bool, node_address: str = "") -> 
 
 
 def _number(one: EndpointSlice, name: str, protocol: str) -> int:
-    for port in one.ports:
+    for port in one.ports or ():
         if (port.name or "") == name and (port.protocol or "TCP") == protocol:
             return port.port or 0
     return 0
@@ -152,8 +152,8 @@ def _backends(endpoints: Sequence[tuple[Endpoint, int]]) -> tuple[Backend, ...]:
 def _hosts(slices: Iterable[EndpointSlice]) -> tuple[HostRecord, ...]:
     by_address: dict[tuple[str, str], set[tuple[str, str, int]]] = {}
     for one in slices:
-        ports = {(port.name or "", port.protocol or "TCP", port.port or 0) for port in one.ports}
-        for endpoint in one.endpoints:
+        ports = {(port.name or "", port.protocol or "TCP", port.port or 0) for port in one.ports or ()}
+        for endpoint in one.endpoints or ():
             if endpoint.addresses and endpoint.conditions.ready is not False:
                 by_address.setdefault((endpoint.addresses[0], endpoint.hostname or ""), set()).update(ports)
     found = sorted(by_address.items())[:MAX_BACKENDS]

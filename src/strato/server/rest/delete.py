@@ -214,7 +214,9 @@ class Deleter:
         obj = {**old, "metadata": metadata}
         if kind is catalog.CUSTOMRESOURCEDEFINITION and "deletionTimestamp" not in metadata:
             definitionstatus.begin_deletion(obj, self._state.clock.now())
-        _set_propagation(metadata, options, orphans=strategy_of_kind(kind).orphans)
+        strategy = strategy_of_kind(kind)
+        if strategy.has_dependents:
+            _set_propagation(metadata, options, orphans=strategy.orphans)
         grace = _grace_seconds(kind, obj, options)
         now = self._state.clock.now()
         if kind is catalog.NAMESPACE and obj.get("spec", {}).get("finalizers"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -75,7 +75,7 @@ class Scale:
                 body = apply_merge_patch(scale, body)
             else:
                 raise UnsupportedMedia(f"a scale takes JSON, merge and apply patches, not {media}")
-        metadata, replicas = _read(body, is_patched=verb == "patch")
+        metadata, replicas, warnings = _read(body, request.param("fieldValidation"), is_patched=verb == "patch")
         _check(kind, {**metadata, "name": target.name, "namespace": target.namespace}, replicas)
         asked = metadata.get("resourceVersion")
         if asked and asked != obj["metadata"]["resourceVersion"]:
@@ -98,7 +98,12 @@ class Scale:
                 served,
                 lambda old: self._owners(request, served, old, replicas, applied),
             )
-            return _scale_answer(paths, scaled) if isinstance(scaled, Response) else _awaited(paths, scaled)
+            return answer(scaled) if isinstance(scaled, Response) else _awaited(scaled, answer)
+
+        def answer(scaled: Response) -> Response:
+            scale = encode(_scale_of(paths, msgspec.json.decode(scaled.body)))
+            now = self._state.clock.now()
+            return storing.with_warnings(shown(request, _SERVED, scale, now=now), warnings)
 
         if not self._state.dynamic.concerns(kind, "UPDATE", "scale"):
             return write()
@@ -144,27 +149,30 @@ class Scale:
         return write_entries(from_scale(managed, read_entries(entries), paths, served.kind.api_version))
 
 
-def _scale_answer(paths: tuple[str, str, str], scaled: Response) -> Response:
-    return Response(200, encode(_scale_of(paths, msgspec.json.decode(scaled.body))))
+async def _awaited(scaled: Awaitable[Response], answer: Callable[[Response], Response]) -> Response:
+    return answer(await scaled)
 
 
-async def _awaited(paths: tuple[str, str, str], scaled: Awaitable[Response]) -> Response:
-    return _scale_answer(paths, await scaled)
+def _read(scale: Any, mode: str, *, is_patched: bool) -> tuple[Json, int, list[str]]:
+    """Return metadata and replicas of a scale that a client has sent, or that a patch has made, and warnings.
 
-
-def _read(scale: Any, *, is_patched: bool) -> tuple[Json, int]:
-    """Return metadata and replicas of a scale that a client has sent, or that a patch has made.
+    ``mode`` is ``fieldValidation``: what becomes of unknown fields.
 
     Raises:
         BadRequest: The body is not a scale.
         Invalid: The patch's result is not a scale.
     """
+    warnings: list[str] = []
     if isinstance(scale, dict):
-        _, wrong = builtin.typed(_SCALE, scale)
+        unknown, wrong = builtin.typed(_SCALE, scale)
+        try:
+            warnings = preparation.strict(sorted(unknown) if is_patched else unknown, mode)
+        except BadRequest as error:
+            wrong.append(error.message)
     else:
         wrong = [f"json: cannot unmarshal {json_type(scale)} into Go value of type autoscaling.Scale"]
     if not wrong:
-        return scale.get("metadata") or {}, (scale.get("spec") or {}).get("replicas") or 0
+        return scale.get("metadata") or {}, (scale.get("spec") or {}).get("replicas") or 0, warnings
     if is_patched:  # the patch itself is valid, its result is not
         raise Invalid(f' "" is invalid: patch: {wrong[0]}', causes=[Cause(INVALID, wrong[0], "patch")])
     raise BadRequest(preparation.unhandled(_SCALE, wrong[0]))

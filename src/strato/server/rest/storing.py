@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from types import MappingProxyType
 
 import msgspec
@@ -188,10 +188,21 @@ def answer(
 
 
 def with_warnings(response: Response, warnings: Sequence[str]) -> Response:
-    """Return an answer with warnings as headers."""
+    """Return an answer with warnings as headers, before those that it has."""
     if warnings:
-        response.headers = {**response.headers, "warning": "\n".join(f'299 - "{_escaped(text)}"' for text in warnings)}
+        known = response.headers.get("warning")
+        texts = [*(f'299 - "{_escaped(text)}"' for text in warnings), *([known] if known else ())]
+        response.headers = {**response.headers, "warning": "\n".join(texts)}
     return response
+
+
+def warned(answer: Response | Awaitable[Response], warning: str) -> Response | Awaitable[Response]:
+    """Return an answer, which may be to come, with one warning more."""
+    return with_warnings(answer, [warning]) if isinstance(answer, Response) else _warned_later(answer, warning)
+
+
+async def _warned_later(answer: Awaitable[Response], warning: str) -> Response:
+    return with_warnings(await answer, [warning])
 
 
 def _escaped(text: str) -> str:

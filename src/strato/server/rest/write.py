@@ -392,7 +392,8 @@ def _read_type(kind: Kind, media: str, obj: Json, target: ResourcePath) -> None:
     if media == STRATEGIC_PATCH:
         obj["apiVersion"], obj["kind"] = kind.api_version, kind.name
         return
-    group, _, version = str(obj.get("apiVersion") or "").rpartition("/")
+    given = obj.get("apiVersion", "")
+    group, _, version = ("" if given is None else str(given)).rpartition("/")
     if not version and group in ("", kind.group):
         raise _nameless(target)
 

@@ -16,6 +16,7 @@ from strato.server.tables.columns import (
     containers,
     name,
     part,
+    plain,
     selector,
     since,
     table_format,
@@ -205,6 +206,9 @@ FORMATS: Mapping[str, TableFormat] = {
     "services": table_format("Name|Type|Cluster-IP|External-IP|Port(s)|Age|*Selector", _service),
     "poddisruptionbudgets.policy": table_format(
         "Name|Min Available|Max Unavailable|#Allowed Disruptions|Age", _disruption_budget
+    ),
+    "scales.autoscaling": table_format(
+        "Name|#Desired|#Available|Age", plain(("spec", "replicas"), ("status", "replicas"))
     ),
     "horizontalpodautoscalers.autoscaling": table_format(
         "Name|Reference|Targets|MinPods|MaxPods|Replicas|Age", _autoscaler
