@@ -70,6 +70,9 @@ def test_the_patch_leads_from_one_value_to_the_other(before: Any, after: Any) ->
     assert json.dumps(patched, sort_keys=True) == json.dumps(after, sort_keys=True)
 
 
+QUEUE: Json = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
+
+
 def job(**spec: Any) -> Json:
     template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "busybox"}]}}
     body = {"tasks": [{"replicas": 2, "template": template}], **spec}
@@ -416,15 +419,28 @@ async def test_a_queue_made_a_moment_ago_is_known(
         tls = await reader.trust()
         status, body = await post(webhook.port, path, question(path, of("default")), tls)
         assert json.loads(body)["response"]["allowed"]
-        queue = {
-            "apiVersion": "scheduling.volcano.sh/v1beta1",
-            "kind": "Queue",
-            "metadata": {"name": "new"},
-            "spec": {},
-        }
-        await reader.cluster.create(catalog.QUEUE, queue)
+        await reader.cluster.create(catalog.QUEUE, {**QUEUE, "metadata": {"name": "new"}, "spec": {}})
         status, body = await post(webhook.port, path, question(path, of("new")), tls)
         assert (status, json.loads(body)["response"]["allowed"]) == (200, True)
+
+
+async def test_a_queue_that_got_a_child_a_moment_ago_stays(reader: AdmissionReader) -> None:
+    path = "/queues/validate"
+    hooks = Hooks(services=(SERVICES[path],), failure_policy="Ignore")  # nobody answers at its port
+    async with reader.serving(hooks=hooks) as webhook:
+        tls = await reader.trust()
+
+        async def is_deletable(queue: Json) -> bool:
+            asked = question(path, None, operation="DELETE", old=queue, name="above")
+            _, body = await post(webhook.port, path, asked, tls)
+            return bool(json.loads(body)["response"]["allowed"])
+
+        above: Json = {**QUEUE, "metadata": {"name": "above"}, "spec": {"parent": "root"}}
+        await reader.cluster.create(catalog.QUEUE, above)
+        assert await is_deletable(above)
+        child = {**QUEUE, "metadata": {"name": "child"}, "spec": {"parent": "above"}}
+        await reader.cluster.create(catalog.QUEUE, child)
+        assert not await is_deletable(above)
 
 
 async def test_a_new_pod_gets_what_its_autoscaler_recommends(reader: AdmissionReader) -> None:
@@ -442,7 +458,8 @@ async def test_a_new_pod_gets_what_its_autoscaler_recommends(reader: AdmissionRe
         "spec": {"targetRef": {"kind": "ReplicaSet", "name": "web-1"}, "resourcePolicy": policy},
     }
     advice = {"containerRecommendations": [{"containerName": "main", "target": {"cpu": "4"}}]}
-    async with reader.serving(hooks=Hooks(services=(SERVICES[path],))) as webhook:
+    hooks = Hooks(services=(SERVICES[path],), failure_policy="Ignore")  # nobody answers at its port
+    async with reader.serving(hooks=hooks) as webhook:
         tls = await reader.trust()
 
         async def patch() -> Any:

@@ -101,6 +101,15 @@ def test_the_limit_holds_when_the_controllers_start_again() -> None:
     play(scenario)
 
 
+def test_an_array_has_nothing_to_clean_up() -> None:
+    async def scenario(world: World) -> None:
+        await world.cluster.create(catalog.VCJOB, array(2, "--indexes=0-1"), "default")
+        job = await world.until_phase("j", "Running")
+        assert dict(job.status.controlled_resources) == {}
+
+    play(scenario)
+
+
 def test_an_element_that_fails_stops_no_other_and_the_array_has_failed() -> None:
     async def scenario(world: World) -> None:
         body = array(3, "--indexes=0-2", "--limit=1", code=4)

@@ -18,6 +18,7 @@ from strato.history.recorder import KEPT_SECONDS, HistoryRecorder
 from strato.history.rows import ABORTED, COMPLETED, Host, JobRun
 from strato.history.statistics import Period
 from strato.history.store import HistoryStore
+from strato.metrics import Registry
 from strato.testing.harness import Harness, run_in_virtual_time
 from strato.testing.manifests import vcjob
 
@@ -29,9 +30,9 @@ async def inline(function: Callable[..., Any], *args: Any) -> Any:
 
 
 @asynccontextmanager
-async def recorded(h: Harness, path: Path) -> AsyncIterator[HistoryStore]:
+async def recorded(h: Harness, path: Path, metrics: Registry | None = None) -> AsyncIterator[HistoryStore]:
     store = HistoryStore(path)
-    recorder = HistoryRecorder(h.cluster, h.world.informers, h.clock, store, offload=inline)
+    recorder = HistoryRecorder(h.cluster, h.world.informers, h.clock, store, offload=inline, metrics=metrics)
     running = asyncio.ensure_future(recorder.run())
     try:
         yield store
@@ -60,7 +61,8 @@ def phase_of(h: Harness, name: str) -> str:
 
 def test_a_jobs_run_its_replicas_and_hosts_are_recorded(tmp_path: Path) -> None:
     async def story(h: Harness) -> None:
-        async with recorded(h, tmp_path / "h.db") as store:
+        metrics = Registry()
+        async with recorded(h, tmp_path / "h.db", metrics) as store:
             begun = h.clock.now()
             await h.apply(job("ctr-day-20260801", 900))
             await h.eventually(lambda: phase_of(h, "ctr-day-20260801") == "Completed", timeout_seconds=2000)
@@ -75,6 +77,9 @@ def test_a_jobs_run_its_replicas_and_hosts_are_recorded(tmp_path: Path) -> None:
             assert all(one.exit == 0 and one.cpu_req == 2000 and one.mem_peak == 1 << 30 for one in replicas)
             assert statistics.of_role(replicas, Period(begun - 1, h.clock.now())).efficiency == pytest.approx(0.5, 0.1)
             assert len(store.hosts()) >= 4
+            text = metrics.render().decode()
+            ran = float(next(one for one in text.splitlines() if "job_run_seconds_sum{" in one).rpartition(" ")[2])
+            assert ran == pytest.approx(900, abs=5)
             (advice,) = advising.advise([run], replicas, "vpa", h.clock.now())
             assert advice.advice.target == Amounts(1200, 1216 << 20)
             assert advice.saved_core_hours > 0

@@ -285,6 +285,17 @@ def test_a_pod_over_its_deadline_fails() -> None:
     live(story, {"main": [(1e6, 0)]}, activeDeadlineSeconds=10)
 
 
+def test_a_pod_that_is_deleted_before_its_deadline_was_not_too_slow() -> None:
+    async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
+        await clock.sleep(5)
+        worker.terminate(10.0)
+        await clock.sleep(20)
+        assert worker.record.reason == ""
+        assert "DeadlineExceeded" not in [reason for reason, _ in machine.events]
+
+    live(story, {"main": [(1e6, 0)]}, activeDeadlineSeconds=100)
+
+
 @pytest.mark.parametrize(("seconds", "end"), [(5, 6.0), (20, 20.0)])
 def test_a_deadline_can_be_moved_while_the_pod_runs(seconds: int, end: float) -> None:
     async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:

@@ -277,6 +277,8 @@ async def test_access_reviews_say_what_holds_and_why() -> None:
     status = await review("subjectaccessreviews", groups=["system:monitoring"], nonResourceAttributes=path)
     assert status["allowed"] is True
     jane = Client(server, JANE)
+    no_path = await review("selfsubjectaccessreviews", jane, nonResourceAttributes={"verb": "get"})
+    assert no_path["allowed"] is False
     assert (await review("selfsubjectaccessreviews", jane, resourceAttributes=pods))["allowed"] is True
     assert (await review("selfsubjectaccessreviews", jane, nonResourceAttributes=path))["allowed"] is False
     local = "namespaces/default/localsubjectaccessreviews"

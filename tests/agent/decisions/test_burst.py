@@ -77,6 +77,11 @@ STEPS_DOWN = [
 ]
 
 
+def test_a_container_without_a_limit_of_its_own_is_never_idle() -> None:
+    found = memory(replace(ONLINE, base_milli=None, used_cores=0.0))
+    assert found.idle_rounds == 0
+
+
 @pytest.mark.parametrize(("rounds", "want"), STEPS_DOWN)
 def test_a_burst_ends_after_idle_rounds_without_a_break(rounds: list[ContainerEvent], want: int | None) -> None:
     found = BurstMemory()

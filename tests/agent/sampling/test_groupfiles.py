@@ -56,6 +56,12 @@ def test_both_versions_count_the_same(tmp_path: Path) -> None:
     assert read_quota(old) == Quota(None, 50_000, 90_000)
 
 
+def test_a_group_without_a_quota_has_no_periods(tmp_path: Path) -> None:
+    group = unified(tmp_path)
+    (tmp_path / "cpu.stat").write_text("usage_usec 2500000\n")
+    assert read_cpu(group) == CpuCounters(2.5, 0, 0)
+
+
 def test_quotas_are_written_in_the_group_s_own_period_and_what_is_saved_stays_below(tmp_path: Path) -> None:
     old = legacy(tmp_path)
     assert write_quota(old, 1500).milli == 1500
