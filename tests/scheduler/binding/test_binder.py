@@ -18,6 +18,7 @@ from strato.clock import VirtualClock, run_virtual
 from strato.errors import ApiError, Forbidden, InternalError, TooManyRequests, Unavailable
 from strato.scheduler.binding.binder import Binder
 from strato.scheduler.cache.world import World
+from strato.scheduler.model.plan import Bind
 from strato.testing.faults import RequestFault
 from tests.scheduler import worlds
 from tests.scheduler.faulty import Setting, is_bind, is_status, leading, play
@@ -158,6 +159,31 @@ def test_of_two_times_to_decide_again_the_earlier_counts() -> None:
 
     run_virtual(clock, story())
     assert woken == [3.0, 6.0]
+
+
+def test_the_reason_for_the_node_of_a_failed_bind_is_not_given_for_a_later_one() -> None:
+    answers, events = [Forbidden("a webhook says no"), None], list[str]()
+    clock = VirtualClock()
+
+    async def bind_all(binds: list[object]) -> list[ApiError | None]:
+        return [answers.pop(0) for _ in binds]
+
+    async def story() -> None:
+        world = worlds.world(worlds.node("n"), solo("a"), names=(HOST,))
+        api: Any = SimpleNamespace(
+            at_once=1, bind_all=bind_all, patch_all=print, event=lambda *about: events.append(about[-1])
+        )
+        binder = Binder(api, clock, world, api, api, lambda: None)
+        task = asyncio.ensure_future(binder.run())
+        bind = Bind(world.tasks["ns/a"], "n")
+        binder.bind([bind], {"ns/a": "it is the nearest"})
+        await clock.sleep(5.0)
+        binder.bind([bind])
+        await clock.sleep(5.0)
+        task.cancel()
+
+    run_virtual(clock, story())
+    assert events == ["Successfully assigned ns/a to n"]
 
 
 def test_requests_that_hang_free_their_workers_and_are_tried_again() -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from strato.api import catalog
 from strato.api.core import PersistentVolume, PersistentVolumeClaim, Pod
 from strato.api.resource import ResourceClaim
 from strato.client.local import LocalCluster
 from strato.clock import VirtualClock
+from strato.scheduler.binding.claimbinder import ClaimBinder, ClaimsNotReady
+from strato.scheduler.model.reservation import Reservation
 from tests.scheduler import worlds
 from tests.scheduler.claims import test_devices as devices
 from tests.scheduler.claims import test_volumes as volumes
@@ -115,6 +119,20 @@ def test_pod_says_so_when_its_volume_does_not_come() -> None:
             assert condition is not None
             assert condition.reason == "SchedulerError"
             assert "execute preBind for pod ns/p failed: timed out after 600 s" in condition.message
+
+    virtually(story)
+
+
+def test_claim_that_was_bound_elsewhere_meanwhile_takes_no_second_volume() -> None:
+    async def story(clock: VirtualClock) -> None:
+        async with running(clock) as (cluster, _):
+            await stored(cluster, volumes.storage(), volumes.volume("v"), volumes.claim(volume="other"))
+            await finish_binding(cluster, "data", "other")
+            world = worlds.world(worlds.node("n"), volumes.pod())
+            chosen = Reservation(0, volumes={"ns/data": "v"})
+            with pytest.raises(ClaimsNotReady, match='claim ns/data was bound to volume "other"'):
+                await ClaimBinder(cluster, clock, world).prepare(world.tasks["ns/p"], chosen, "n")
+            assert (await cluster.get(PersistentVolume, "v")).spec.claim_ref is None
 
     virtually(story)
 

@@ -121,6 +121,7 @@ CHECKED: list[Any] = [
     pytest.param("sub_job_pipelined", ("sub",), "yes", WrongAnswer, id="a vote that is text"),
     pytest.param("missing_until_sub_ready", ("sub",), 0, 1, id="a count below one"),
     pytest.param("unified_evictable", ("evictor", ()), (["a"], 1), WrongAnswer, id="victims that are text"),
+    pytest.param("job_order", ("job",), (2, "late"), (2, "late"), id="a sort key of several parts"),
 ]
 
 
