@@ -435,6 +435,18 @@ def test_allocator_finds_devices_exactly_when_there_are_some(seed: int) -> None:
     assert (found is not None) == possible
 
 
+@pytest.mark.parametrize(
+    ("devices", "found"), [pytest.param(20, True, id="soon found"), pytest.param(70, False, id="given up before")]
+)
+def test_a_search_for_devices_is_given_up_after_many_steps(devices: int, found: bool) -> None:
+    """Every way in which the first request gets one of the ten that the second wants all is tried, and is wrong."""
+    models = [device(f"d{i:02}", "few" if i < 10 else "many") for i in range(devices)]
+    all_few = request("few", 10, f"device.attributes['{DRIVER}'].model == 'few'")
+    world = worlds.world(*NODES, class_(), slice_("a", *models))
+    view = msgspec.convert(claim("c", request("any", 3), all_few), ResourceClaim)
+    assert (allocate(world.devices, [view], "a", 0, set()) is not None) is found
+
+
 def test_queues_tell_what_they_hold_of_devices_each_shared_claim_once() -> None:
     """Two pods of one queue share a claim; another has its own, of a queue with the same parent."""
     shared = claim("shared", request("gpu", 2))

@@ -323,3 +323,14 @@ def test_volume_stays_held_while_the_pod_changes_its_labels() -> None:
     on = world.nodes.names[world.tasks["ns/p"].row]
     worlds.feed(world, pod("p", phase="Pending", nodeName=on, labels={"new": "label"}))
     assert world.volumes.picked()[0] == {"ns/data": "v1"}
+
+
+def test_a_volume_that_has_grown_has_a_cycle_decide() -> None:
+    world, plan = decided(*NODES, storage(), volume("v1", size="1Mi"), claim(), pod())
+    assert plan.binds == []
+    before = world.schedulable_generation
+    worlds.feed(world, volume("v1", size="1Mi"))
+    assert world.schedulable_generation == before, "nothing new"
+    worlds.feed(world, volume("v1"))
+    assert world.schedulable_generation > before
+    assert worlds.binds(worlds.cycle(world)).keys() == {"ns/p"}

@@ -35,6 +35,7 @@ tiers:
 - plugins: [{name: overcommit}, {name: drf}, {name: predicates}, {name: capacity}, {name: resourcequota}]
 - plugins: [{name: nodeorder}, {name: binpack}]
 """
+ROLE = "volcano.sh/task-spec"
 NO_ENQUEUE = DEFAULT_TEXT.replace("enqueue, ", "")
 EVICTING = """
 actions: "{actions}"
@@ -307,7 +308,7 @@ class Fragments(Changes):
         made["metadata"]["creationTimestamp"] = f"2026-01-01T00:{self.made // 4:02}:00Z"
         self.jobs[name] = made
         for p, (cpu, role) in enumerate(tasks):
-            notes = {"volcano.sh/task-spec": role} if role else {}
+            notes = {ROLE: role} if role else {}
             self.pods[f"{name}-w-{p}"] = worlds.pod(f"{name}-w-{p}", name, cpu=cpu, annotations=notes)
         return [made, *(self.pods[f"{name}-w-{p}"] for p in range(len(tasks)))]
 
@@ -481,6 +482,23 @@ def test_a_place_that_a_pod_nearly_had_is_not_told_any_longer() -> None:
     assert side.cycle(2).quiet_pods == 2, "both were told the same now, so that one is visited for both"
 
 
+def test_places_that_two_actions_had_for_a_gang_are_told_once() -> None:
+    """`allocate` had two idle places, `reclaim` one for the first pod only: that pod is told of the later one."""
+    side = Side(evicting("enqueue, allocate, reclaim, backfill"))
+    worlds.feed(side.world, worlds.queue("mine"), worlds.queue("other"))
+    worlds.feed(side.world, worlds.node("n0", cpu="2"), worlds.node("n1", cpu="2"))
+    worlds.feed(side.world, worlds.group("old", 1, phase="Running", queue="other"))
+    worlds.feed(side.world, *(worlds.pod(f"old-{p}", "old", nodeName="n0", phase="Running") for p in range(2)))
+    for name in ("j0", "j1"):
+        worlds.feed(side.world, worlds.group(name, 3, phase="Inqueue", queue="mine"))
+        worlds.feed(side.world, *(worlds.pod(f"{name}-w-{p}", name) for p in range(3)))
+    side.cycle(0)
+    for name in ("j0", "j1"):
+        assert "assigned to n0, once resource is released" in side.told[f"ns-{name}-w-0"][1]
+        assert "assigned to n1, once minAvailable is satisfied" in side.told[f"ns-{name}-w-1"][1]
+    assert side.cycle(1).quiet_pods == 3
+
+
 def gangs(config: Config, jobs: int) -> Side:
     """A node with room for two tasks, and as many equal gangs of three wait."""
     side = Side(config)
@@ -528,6 +546,17 @@ def test_members_are_told_of_the_places_that_one_of_them_nearly_had() -> None:
             assert reason == "Schedulable"
             assert text == f"Pod ns/j{j}-w-{p} can possibly be assigned to n0, once minAvailable is satisfied"
         assert side.told[f"ns-j{j}-w-2"][0] == "Unschedulable"
+
+
+def test_jobs_that_need_other_roles_are_of_other_classes() -> None:
+    """The role that the first one needs fits nowhere, that of the second does."""
+    side = Side(default_config())
+    worlds.feed(side.world, worlds.queue(), worlds.node("n"))
+    for name, needed in (("j0", "large"), ("j1", "small")):
+        worlds.feed(side.world, worlds.group(name, 1, minTaskMember={needed: 1}))
+        for role, cpu in (("small", "1"), ("large", "8")):
+            worlds.feed(side.world, worlds.pod(f"{name}-{role}", name, cpu=cpu, annotations={ROLE: role}))
+    assert worlds.binds(side.cycle(0)) == {"ns/j1-small": "n"}
 
 
 def test_job_facts_that_no_job_has_refuse_the_plugin() -> None:
