@@ -9,9 +9,12 @@ import pytest
 from msgspec import convert
 from msgspec.structs import replace
 
+from strato.api import catalog
 from strato.api.core import Node, Pod, PodSpec
+from strato.api.kinds import Kind
 from strato.client.informer import Change
 from strato.scheduler.cache.feed import Feed
+from strato.scheduler.cache.journal import Journal
 from strato.scheduler.cache.world import World
 
 _PHASES = ("Pending", "Running", "Running", "Running", "Succeeded", "Failed", "Unknown", "")
@@ -105,3 +108,24 @@ def test_a_pod_that_is_resized_holds_the_most_of_what_it_may() -> None:
         free.append(int(world.nodes.idle[world.nodes.row("n0")][0]) // 1000)
         assert not any(world.nodes.repair(row) for row in range(5)), "sums differ from what the tasks say"
     assert free == [63, 60, 60, 60, 62]
+
+
+class Dropped(Journal):
+    """Keeps what the world forgets."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[Kind, str, str]] = []
+
+    def drop(self, kind: Kind, namespace: str, name: str) -> None:
+        self.seen.append((kind, namespace, name))
+
+
+def test_what_goes_is_recorded_for_a_replay() -> None:
+    world, feed = _world()
+    world.journal = journal = Dropped()
+    pod = _pod(1, random.Random(0))
+    node = convert({"metadata": {"name": "n0", "uid": "n0"}}, Node)
+    feed.on_pods([Change(None, pod)])
+    feed.on_pods([Change(pod, None)])
+    feed.on_nodes([Change(node, None)])
+    assert journal.seen == [(catalog.POD, "ns", "p1"), (catalog.NODE, "", "n0")]

@@ -165,6 +165,20 @@ def test_the_domain_of_a_job_is_told_once() -> None:
     assert all(status.hyper_node is None for status in worlds.cycle(world, TOPOLOGY).groups)
 
 
+def test_a_gang_of_which_one_leaf_is_left_still_lies_in_its_block() -> None:
+    """Where a gang lies is found out only when that is not known, as after a start of the scheduler."""
+    world = worlds.world(worlds.queue(), *fabric((2, 2, 2)), *gang("g", 9, 9, 2))
+    plan = worlds.cycle(world, TOPOLOGY)
+    assert {node[:4] for node in worlds.binds(plan).values()} == {"l0-0", "l0-1"}
+    for key, node in worlds.binds(plan).items():
+        if node.startswith("l0-1"):
+            world.remove_pod(key)
+    layout = world.jobs["ns/g"].layout
+    assert layout is not None
+    worlds.cycle(world, TOPOLOGY)
+    assert [layout.allocated, *(sub.allocated for sub in layout.subs.values())] == ["b0", "b0"]
+
+
 def test_the_fullest_leaf_that_still_holds_the_gang_is_taken() -> None:
     busy = [worlds.group("old", 1, phase="Running")]
     busy += [worlds.pod(f"old-t-{i}", "old", memory="", phase="Running", nodeName="l1-0-n0") for i in range(3)]
@@ -201,6 +215,16 @@ def test_a_group_without_topology_has_no_layout() -> None:
     assert world.jobs["ns/g"].layout is None
     assert world.tasks["ns/g-t-0"].sub is None
     assert world.laid_out == {}
+
+
+def test_a_group_that_goes_leaves_no_layout_behind() -> None:
+    objects = gang("g", 2, 2, 1)
+    world = worlds.world(worlds.queue(), *fabric((2, 2, 1)), *objects)
+    world.remove_group("ns/g")
+    assert world.laid_out == {}
+    assert [task.sub for task in world.tasks.values()] == [None, None]
+    worlds.feed(world, objects[0])
+    assert len(worlds.cycle(world, TOPOLOGY).binds) == 2
 
 
 # -- sub-jobs ----------------------------------------------------------------------------------------------------------
