@@ -20,9 +20,6 @@ class Reservations:
     def __init__(self) -> None:
         self._holders: dict[Task, None] = {}
 
-    def __len__(self) -> int:
-        return len(self._holders)
-
     def add(self, task: Task, reservation: Reservation) -> None:
         """Give a task a reservation; it replaces one it may have."""
         task.reservation = reservation
