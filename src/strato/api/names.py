@@ -74,6 +74,7 @@ _CONFIG_KEY_MESSAGE = (
     "or 'key-name', regex used for validation is '" + _CONFIG_KEY_FORM + "')"
 )
 _ENV_MESSAGE = "a valid environment variable name must consist only of printable ASCII characters other than '='"
+NO_ADDRESS = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 _PREFIX_EMPTY = "prefix part must be non-empty"
 
 
@@ -220,7 +221,7 @@ def check_port_number(value: int) -> list[str]:
 def check_ip(value: str) -> list[str]:
     """Return why the value is no IP address."""
     try:
-        ipaddress.ip_address(value)
+        is_address = "%" not in value and ipaddress.ip_address(value) is not None
     except ValueError:
-        return ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"]
-    return []
+        is_address = False
+    return [] if is_address else [NO_ADDRESS]

@@ -6,13 +6,13 @@ import ipaddress
 import re
 from collections.abc import Iterator
 
+from strato.api import names
 from strato.api.status import invalid_value
 from strato.errors import Cause
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-NO_ADDRESS = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 _NO_RANGE = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 _LEADING_ZEROS = re.compile(r"(?<![0-9a-fA-F:])0+(?=[0-9])")
 _LINK_LOCAL_MULTICAST = ipaddress.ip_network("224.0.0.0/24"), ipaddress.ip_network("ff02::/16")
@@ -21,9 +21,11 @@ _LINK_LOCAL_MULTICAST = ipaddress.ip_network("224.0.0.0/24"), ipaddress.ip_netwo
 def read_address(text: str) -> tuple[Address | None, str]:
     """Return an address and what is wrong with how it is written; None if it is none."""
     try:
-        address = ipaddress.ip_address(_without_zeros(text))
+        address = ipaddress.ip_address(_without_zeros(text)) if "%" not in text else None  # no zone
     except ValueError:
-        return None, NO_ADDRESS
+        address = None
+    if address is None:
+        return None, names.NO_ADDRESS
     if _without_zeros(text) != text:
         return address, "must not have leading 0s"
     return address, "must not be an IPv4-mapped IPv6 address" if _is_mapped(address) else ""
@@ -31,10 +33,10 @@ def read_address(text: str) -> tuple[Address | None, str]:
 
 def read_range(text: str) -> tuple[Network | None, str]:
     """Return a range and what is wrong with how it is written; None if it is none."""
-    address, slash, length = text.partition("/")
+    address, _, length = text.partition("/")
     plain = f"{_without_zeros(address)}/{_without_zeros(length)}"
     try:
-        found = ipaddress.ip_network(plain, strict=False) if slash and length.isdecimal() else None
+        found = ipaddress.ip_network(plain, strict=False) if length.isdecimal() and "%" not in address else None
     except ValueError:
         found = None
     if found is None:

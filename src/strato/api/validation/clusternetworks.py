@@ -18,7 +18,7 @@ def check_ip_name(value: str) -> list[str]:
     try:
         read = ipaddress.ip_address(value)
     except ValueError:
-        return ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"]
+        return [names.NO_ADDRESS]
     if isinstance(read, ipaddress.IPv6Address) and read.ipv4_mapped is not None:
         return ["must not be an IPv4-mapped IPv6 address"]
     return [] if str(read) == value else [f'must be in canonical form ("{read}")']
