@@ -88,6 +88,15 @@ def test_a_killed_container_needs_more_than_its_request_and_its_peak() -> None:
         assert memory.held == [(2000.0 * MIB, 1.0, DAY)]
 
 
+def test_use_of_just_what_a_killed_container_was_estimated_to_need_is_no_new_peak() -> None:
+    made, _, memory = use()
+    made.add_memory(0.0, 300.0 * MIB)
+    for at in (1.0, 3.0):
+        made.add_oom(at, 500.0 * MIB)
+        made.add_memory(at + 1.0, 600.0 * MIB)
+        assert memory.held == [(600.0 * MIB, 1.0, DAY)]
+
+
 @pytest.mark.parametrize(("at", "taken"), [(-1.0, False), (0.0, True), (1.0, True), (DAY, True), (5 * DAY, True)])
 def test_a_kill_of_long_ago_says_nothing(at: float, taken: bool) -> None:
     made, _, memory = use()

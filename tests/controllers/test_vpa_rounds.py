@@ -6,15 +6,19 @@ from random import Random
 from typing import Any
 
 import msgspec
+import pytest
 
-from strato.advice.use import Aggregation
+from strato.advice.use import Aggregation, UseHistograms
+from strato.api import catalog
 from strato.api.core import Pod
 from strato.api.meta import Key
 from strato.api.metrics import PodMetrics
+from strato.api.verticalautoscaling import VerticalPodAutoscaler
 from strato.client.events import EventRecorder
 from strato.client.informer import Informers
-from strato.clock import VirtualClock
+from strato.clock import VirtualClock, run_virtual
 from strato.controllers.context import ControllerContext
+from strato.controllers.vpa import checkpoints
 from strato.controllers.vpa.recommender import VerticalAutoscalerController
 from strato.metrics import Registry
 from tests.controllers.world import World
@@ -23,10 +27,10 @@ V, W = Key("ns", "v"), Key("ns", "w")
 KEPT = Aggregation().kept_seconds
 
 
-def controller() -> VerticalAutoscalerController:
+def context() -> ControllerContext:
     clock = VirtualClock()
     cluster = World(clock).cluster
-    context = ControllerContext(
+    return ControllerContext(
         cluster=cluster,
         informers=Informers(cluster, clock, Random(1)),
         clock=clock,
@@ -34,7 +38,10 @@ def controller() -> VerticalAutoscalerController:
         recorder=EventRecorder(cluster, clock, "test"),
         metrics=Registry(),
     )
-    return VerticalAutoscalerController(context)
+
+
+def controller() -> VerticalAutoscalerController:
+    return VerticalAutoscalerController(context())
 
 
 def pod(uid: str, *killed: str, request: str = "1Gi") -> Pod:
@@ -95,3 +102,42 @@ def test_a_kill_is_taken_once() -> None:
     broken = controller()
     broken._take(V, pod("one", "a", request="x"), None, 10.0)
     assert not broken._uses[V], "a request that cannot be read says nothing"
+
+
+def test_checkpoints_of_its_own_autoscalers_are_read_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
+    """Those of another recommender may have a form of its own, which is no reason for a warning."""
+    begun = context()
+
+    async def story() -> None:
+        for name, recommender in (("v", "strato"), ("w", "other")):
+            body: dict[str, Any] = {
+                "apiVersion": "autoscaling.k8s.io/v1",
+                "kind": "VerticalPodAutoscaler",
+                "metadata": {"name": name, "namespace": "default"},
+                "spec": {
+                    "targetRef": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "train"},
+                    "recommenders": [{"name": recommender}],
+                },
+            }
+            await begun.cluster.create(catalog.VERTICALPODAUTOSCALER, body, "default")
+        use = UseHistograms(Aggregation())
+        use.cpu.add(1.0, 0.1, 60.0)
+        use.count_sample(60.0)
+        for autoscaler, container, version in (("v", "a", ""), ("v", "b", "v0"), ("w", "a", "v0"), ("gone", "a", "")):
+            owner = msgspec.convert({"metadata": {"name": autoscaler, "namespace": "default"}}, VerticalPodAutoscaler)
+            body = checkpoints.body_of(owner, container, use, 60.0)
+            del body["metadata"]["ownerReferences"]
+            body["status"] |= {"version": version} if version else {}
+            await begun.cluster.create(catalog.VERTICALPODAUTOSCALERCHECKPOINT, body, "default")
+        made = VerticalAutoscalerController(begun)
+        await begun.informers.wait_synced()
+        await made._load()
+        assert held(made)[0] == {"v": {"a"}}
+        assert made._uses[Key("default", "v")]["a"].samples == 1
+        assert [record.getMessage().partition(" error=")[0] for record in caplog.records] == [
+            "checkpoint cannot be used: name=default/v-b"
+        ]
+        await begun.informers.stop()
+
+    assert isinstance(begun.clock, VirtualClock)
+    run_virtual(begun.clock, story())

@@ -43,6 +43,22 @@ def test_without_outcomes_the_raw_interval_stands() -> None:
     assert Calibration().calibrated(raw) == raw
 
 
+@pytest.mark.parametrize(
+    ("outcomes", "middle"),
+    [
+        pytest.param([200.0], 200.0, id="the only one"),
+        pytest.param([200.0, 400.0], 200.0, id="the lower of two"),
+        pytest.param([200.0, 400.0, 800.0], 400.0, id="the second of three"),
+        pytest.param([200.0, 400.0, 800.0, 1_600.0], 400.0, id="the second of four"),
+    ],
+)
+def test_the_median_is_one_of_the_outcomes(outcomes: list[float], middle: float) -> None:
+    calibration, raw = Calibration(), Interval(100.0, 50.0, 200.0)
+    for wait in reversed(outcomes):
+        calibration.take(raw, wait)
+    assert calibration.calibrated(raw).middle == pytest.approx(middle)
+
+
 waits = st.floats(0, 1e8)
 
 

@@ -195,3 +195,15 @@ def test_pods_of_a_train_job_are_those_of_its_jobs() -> None:
     tracker.save_all(NOON + 60)
     (replica,) = (row for row in tracker.take_rows() if isinstance(row, PodContainer))
     assert (replica.role, replica.index) == ("node", "3")
+
+
+def test_rows_that_could_not_be_written_come_again_with_newer_ones_in_their_place() -> None:
+    tracker = Tracker()
+    tracker.see_job(facts("kept"), NOON)
+    tracker.see_job(facts("j"), NOON)
+    rows = tracker.take_rows()
+    tracker.see_job(facts("j")._replace(phase="Completed", ended=NOON + 50), NOON + 60)
+    tracker.see_job(facts("new"), NOON + 60)
+    tracker.put_back(rows)
+    again = [(row.job_uid, row.ended) for row in tracker.take_rows() if isinstance(row, JobRun)]
+    assert again == [("kept", None), ("j", NOON + 50), ("new", None)]
