@@ -329,6 +329,28 @@ def test_scaled_job_makes_and_deletes_pods() -> None:
     play(scenario, enabled=ENABLED)
 
 
+def test_a_role_that_goes_while_pods_are_made_does_not_stop_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Changing(MeddlingCluster):
+        """Takes a role out of the job just before the controller reads the templates."""
+
+        async def exchange(self, request: Request, *, stream: bool = False) -> Response:
+            if request.method == "GET" and request.path.endswith("/tfjobs/j"):
+                await self.patch(catalog.TFJOB, "j", "default", {"spec": {"tfReplicaSpecs": {"PS": None}}})
+            return await super().exchange(request, stream=stream)
+
+    async def scenario(world: World) -> None:
+        await world.stop_controllers()
+        await create(world, tfjob(PS=role(), Worker=role(2)))
+        await world.start_controllers(Changing(world.server, ADMIN))
+        await until(world, "Running")
+        assert set(await world.pods()) == {"j-worker-0", "j-worker-1"}
+        assert not [record.getMessage() for record in caplog.records if record.exc_info], "an error of ours"
+
+    play(scenario, enabled=ENABLED)
+
+
 class CountingCluster(MeddlingCluster):
     """Counts writes."""
 

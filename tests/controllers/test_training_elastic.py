@@ -13,6 +13,8 @@ from strato.api.frameworks import BY_KIND, JobShape
 from strato.api.kubeflow import PyTorchJob
 from strato.api.volcano.scheduling import ELASTIC_ANNOTATION, PodGroup
 from strato.controllers.kube.garbage import GarbageCollector
+from strato.controllers.training.autoscaler import companions
+from strato.controllers.trainingoptions import PodOptions
 from strato.errors import NotFound
 from strato.testing.harness import Harness
 from tests.controllers.world import ADMIN, MeddlingCluster, World, play
@@ -183,6 +185,20 @@ def test_the_autoscaler_of_an_elastic_job_is_there_while_there_is_something_to_s
         assert await autoscaler(world) is None
 
     play(scenario, enabled=ENABLED)
+
+
+@pytest.mark.parametrize(
+    ("policy", "bounds"),
+    [
+        pytest.param({"minReplicas": 2, "maxReplicas": 4}, (2, 4), id="its own"),
+        pytest.param({"minReplicas": 0, "maxReplicas": 4}, (1, 4), id="at least one, as autoscalers must have"),
+        pytest.param({}, (3, 3), id="without bounds the replicas there are"),
+    ],
+)
+def test_the_bounds_of_an_autoscaler(policy: dict[str, Any], bounds: tuple[int, int]) -> None:
+    job = msgspec.convert(training(3, metrics=METRICS, **policy), PyTorchJob)
+    (made,) = companions(JobShape.of(BY_KIND[catalog.PYTORCHJOB], job), (), PodOptions())
+    assert (made.body["spec"]["minReplicas"], made.body["spec"]["maxReplicas"]) == bounds
 
 
 def test_a_restarted_controller_removes_what_is_not_wanted_any_more() -> None:

@@ -14,6 +14,7 @@ from strato.api.core import Pod
 from strato.api.frameworks import JobShape
 from strato.api.volcano.scheduling import PodGroup
 from strato.controllers.training.adapters import ADAPTERS
+from strato.controllers.training.mpi.group import desired
 from strato.controllers.training.mpi.plan import plan
 from strato.controllers.training.record import LauncherPlan, TrainingPlan, TrainingRecord
 
@@ -169,3 +170,23 @@ def test_a_worker_that_was_evicted_ends_the_job_and_its_launcher() -> None:
     assert planned.launch is LauncherPlan.SUSPEND
     kept = plan(record((pod("m-worker-0", "Failed", reason="Error"), READY[1]), launcher()))
     assert verdict(kept)[0] == ""
+
+
+def asks(cpu: str, replicas: int) -> Json:
+    container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
+    return {"replicas": replicas, "template": {"spec": {"containers": [container]}}}
+
+
+@pytest.mark.parametrize(
+    ("roles", "members", "cpu"),
+    [
+        pytest.param({"Launcher": asks("1", 1)}, 1, "1", id="a launcher that runs all ranks by itself"),
+        pytest.param({"Launcher": asks("1", 1), "Worker": asks("2", 0)}, 1, "1", id="no workers for now"),
+        pytest.param({"Launcher": asks("1", 1), "Worker": asks("2", 2)}, 3, "5", id="a launcher and its workers"),
+    ],
+)
+def test_the_gang_of_an_mpi_job(roles: Json, members: int, cpu: str) -> None:
+    body = {"metadata": {"name": "m", "namespace": "ns", "uid": "u"}, "spec": {"mpiReplicaSpecs": roles}}
+    job = msgspec.convert(body, mpioperator.MPIJob)
+    found = desired(JobShape.of(ADAPTER.framework, job), job, None, lambda _: 0)
+    assert (found.min_member, found.min_resources) == (members, {"cpu": cpu})

@@ -10,8 +10,9 @@ import pytest
 
 from strato.api import catalog
 from strato.api.core import Pod
-from strato.api.frameworks import FRAMEWORKS, Framework, JobShape
-from strato.api.kubeflow import ReplicaStatus, TFJob, TrainingJobStatus
+from strato.api.frameworks import BY_KIND, FRAMEWORKS, Framework, JobShape
+from strato.api.kinds import Kind
+from strato.api.kubeflow import ReplicaStatus, TFJob, TrainingJob, TrainingJobStatus
 from strato.api.meta import Object, ObjectMeta
 from strato.api.trainer import TrainJob
 from strato.api.volcano.scheduling import PodGroup
@@ -28,7 +29,7 @@ from strato.controllers.training.record import Companion, Gang, TrainingRecord
 from strato.controllers.training.replicas import counted, remembered, replace_failed, slots_of
 from strato.controllers.training.telemetry import TrainingMetrics
 from strato.controllers.training.trainer.plan import Restarts, TrainJobRecord, _Draft
-from strato.controllers.training.verdicts import Evidence, tensorflow
+from strato.controllers.training.verdicts import Evidence, collective, tensorflow
 from strato.metrics import Registry
 from tests.controllers.world import World
 
@@ -170,6 +171,26 @@ def test_which_workers_decide(spec: Json, pods: list[Pod], want: str) -> None:
     draft.replicas["Worker"] = counted(slots_of(pods, shape, "Worker"), ())
     tensorflow(Evidence(draft, pods, ()))
     assert [one.type for one in draft.conditions.to_tuple() if one.status == "True"] == ([want] if want else [])
+
+
+@pytest.mark.parametrize(
+    ("kind", "policy", "want"),
+    [
+        pytest.param(catalog.PYTORCHJOB, {"elasticPolicy": {}}, "Succeeded", id="torch"),
+        pytest.param(catalog.PYTORCHJOB, {}, "Running", id="torch, and not elastic"),
+        pytest.param(catalog.PADDLEJOB, {"elasticPolicy": {}}, "Running", id="paddle"),
+    ],
+)
+def test_where_the_first_worker_to_succeed_ends_an_elastic_job(kind: Kind, policy: Json, want: str) -> None:
+    framework = BY_KIND[kind]
+    worker = {"replicas": 2, "template": {"spec": {"containers": []}}}
+    metadata = {"name": "j", "namespace": "ns", "uid": "u"}
+    body = {"metadata": metadata, "spec": {framework.replica_map: {"Worker": worker}, **policy}}
+    job: TrainingJob = msgspec.convert(body, kind.view)  # type: ignore[assignment] # a training job's view
+    draft = StatusDraft(JobShape.of(framework, job), job, 0.0)
+    draft.replicas["Worker"] = counts(active=1, succeeded=1)
+    collective(Evidence(draft, (), ()))
+    assert [one.type for one in draft.conditions.to_tuple() if one.status == "True"] == [want]
 
 
 def status(*held: str, replaced: int = 0) -> TrainingJobStatus:

@@ -328,7 +328,7 @@ def test_a_job_may_succeed_with_some_of_its_steps() -> None:
         pytest.param(runtime(), {"runtimeRef": {"name": "r", "kind": "Other"}}, "unsupported runtime", id="kind"),
         pytest.param(runtime(step(dependsOn=[{"name": "node"}])), {}, "wait for each other in a circle", id="a circle"),
         pytest.param(runtime(step(dependsOn=[{"name": "y"}])), {}, "waits for 'y'", id="no such step"),
-        pytest.param(runtime(step(part="", replicas=1_000_000)), {}, "1000000 Jobs of", id="too many Jobs"),
+        pytest.param(runtime(step(part="", replicas=1_001)), {}, "1001 Jobs of", id="too many Jobs"),
         pytest.param(runtime(), {"trainer": {"numNodes": 2_000_000_000}}, "2000000000 pods", id="too many pods"),
         pytest.param(runtime(step(part="", replicas=-1)), {}, "fewer than 0", id="fewer than none"),
         pytest.param(runtime(policy={"flux": {}}), {}, "mlPolicy.flux is not run here", id="flux"),

@@ -151,7 +151,7 @@ class SshPods:
             spec["dnsPolicy"] = "ClusterFirstWithHostNet"
         if self.options.scheduler:
             spec["schedulerName"] = self.options.scheduler
-        path = shape.spec.ssh_auth_mount_path or mpioperator.SSH_PATH
+        path = shape.spec.ssh_auth_mount_path
         items = [{"key": key, "path": file} for key, file in _FILES]
         mode = {"defaultMode": _ROOT_MODE} if path == mpioperator.SSH_PATH else {}
         volume = {"name": _VOLUME, "secret": {"secretName": _secret_name(shape), "items": items, **mode}}
