@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from strato.api import catalog
 from strato.api.core import ConfigMap, Service
 from strato.api.volcano.batch import Job
 from strato.api.volcano.scheduling import PodGroup
+from strato.api.wire import Request, Response
+from strato.clock import Clock
 from strato.controllers import DEFAULT
-from tests.controllers.world import World, play, task, vcjob
+from strato.errors import Unavailable
+from tests.controllers.world import ADMIN, MeddlingCluster, World, play, task, vcjob
 
 
 def test_a_job_runs_to_completion() -> None:
@@ -287,5 +292,114 @@ def test_a_group_that_somebody_changed_is_brought_back() -> None:
         await world.settle(40)
         (group,) = (await world.cluster.list(PodGroup, "default")).items
         assert group.spec.min_member == 2
+
+    play(scenario)
+
+
+async def messages(world: World, reason: str) -> list[tuple[str, int]]:
+    """The events of jobs with that reason, and how often each was recorded."""
+    events = (await world.cluster.list(catalog.EVENT, "default")).items
+    of_jobs = [event for event in events if (event["involvedObject"]["kind"], event["reason"]) == ("Job", reason)]
+    return [(event["message"], event.get("count", 1)) for event in of_jobs]
+
+
+async def set_group(world: World, **status: Any) -> None:
+    (group,) = (await world.cluster.list(PodGroup, "default")).items
+    await world.cluster.patch(PodGroup, group.metadata.name, "default", {"status": status})
+    await world.settle(1)
+
+
+def test_a_group_that_somebody_deleted_is_made_again() -> None:
+    async def scenario(world: World) -> None:
+        await world.cluster.create(catalog.VCJOB, vcjob("j"), "default")
+        await world.until_phase("j", "Running")
+        await world.settle()
+        (group,) = (await world.cluster.list(PodGroup, "default")).items
+        await world.cluster.delete(PodGroup, group.metadata.name, "default")
+        await world.settle()
+        (again,) = (await world.cluster.list(PodGroup, "default")).items
+        assert again.metadata.name == group.metadata.name
+        assert again.metadata.uid != group.metadata.uid
+
+    play(scenario)
+
+
+def test_why_a_group_is_not_scheduled_is_recorded_once_until_it_changes() -> None:
+    def condition(kind: str, message: str, second: int) -> dict[str, str]:
+        at = f"2026-01-01T00:00:0{second}Z"
+        return {"type": kind, "status": "True", "reason": "R", "message": message, "lastTransitionTime": at}
+
+    async def scenario(world: World) -> None:
+        await world.cluster.create(catalog.VCJOB, vcjob("j"), "default")
+        await world.settle(1)
+        for second, (kind, message) in enumerate(
+            [("Unschedulable", "no cpu"), ("Unschedulable", "no cpu"), ("Unschedulable", "no gpu"), ("Scheduled", "")]
+        ):
+            await set_group(world, conditions=[condition(kind, message, second)])
+        assert await messages(world, "PodGroupPending") == [
+            ("PodGroup default:j unschedulable, reason: no cpu", 1),
+            ("PodGroup default:j unschedulable, reason: no gpu", 1),
+        ]
+
+    play(scenario, admit=False)
+
+
+def test_an_action_that_waits_already_is_not_announced_again() -> None:
+    async def scenario(world: World) -> None:
+        policies = [{"event": "Unknown", "action": "AbortJob", "timeout": "30s"}]
+        await world.cluster.create(catalog.VCJOB, vcjob("j", policies=policies), "default")
+        await world.until_phase("j", "Running")
+        for phase in ("Unknown", "Running", "Unknown"):
+            await set_group(world, phase=phase)
+        announced = [one for one in await messages(world, "ExecuteAction") if "after" in one[0]]
+        assert announced == [("Execute action AbortJob after 30s", 1)]
+        await world.until_phase("j", "Aborted", seconds=35)
+
+    play(scenario)
+
+
+def test_a_pod_whose_name_is_free_again_is_made() -> None:
+    async def scenario(world: World) -> None:
+        pod = {"metadata": {"name": "j-w-1"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        await world.cluster.create(catalog.POD, pod, "default")
+        await world.cluster.create(catalog.VCJOB, vcjob("j"), "default")
+        await world.settle()
+        assert (await world.job("j")).status.state.phase == "Pending"
+        await world.cluster.delete(catalog.POD, "j-w-1", "default")
+        await world.until_phase("j", "Running", seconds=15)
+
+    play(scenario)
+
+
+def test_an_action_whose_answer_was_lost_is_followed_by_its_sync() -> None:
+    """The watch shows the write first, while the controller still waits for its answer and leaves the sync to that."""
+
+    class Forgetful(MeddlingCluster):
+        is_due = lost = False
+
+        async def exchange(self, request: Request, *, stream: bool = False) -> Response:
+            response = await super().exchange(request, stream=stream)
+            if self.is_due and not self.lost and request.path.endswith("/jobs/j/status"):
+                self.lost = True
+                await clock.sleep(1.0)
+                raise Unavailable("no answer")
+            return response
+
+    clock: Clock
+
+    async def scenario(world: World) -> None:
+        nonlocal clock
+        clock = world.clock
+        await world.stop_controllers()
+        cluster = Forgetful(world.server, ADMIN)
+        await world.start_controllers(cluster)
+        await world.cluster.create(catalog.VCJOB, vcjob("j"), "default")
+        await world.command("AbortJob", await world.until_phase("j", "Running"))
+        job = await world.until_phase("j", "Aborted")
+        await world.settle()
+        cluster.is_due = True
+        await world.command("ResumeJob", job)
+        job = await world.until_phase("j", "Running", seconds=15)
+        assert (cluster.lost, job.status.retry_count) == (True, 1)
 
     play(scenario)

@@ -9,6 +9,7 @@ import pytest
 
 from strato.api.core import Pod
 from strato.api.volcano.batch import Job, JobStatus
+from strato.api.volcano.scheduling import PodGroup
 from strato.client.informer import Key
 from strato.clock import VirtualClock
 from strato.controllers.job.compiledspec import CompiledSpecs
@@ -66,15 +67,19 @@ def test_what_is_newer_is_taken(known: Job, new: Job, news: bool, want: tuple[st
 def test_another_job_of_its_name_starts_from_nothing() -> None:
     made = record(job(5, phase="Running"))
     made.failures, made.recovered, made.group_warning, made.moving_to = 3, True, "x", "Completed"
+    made.put_group(PodGroup())
     made.set_job(job(6, uid="b", phase="Completed"))
     assert (made.failures, made.recovered, made.group_warning, made.moving_to) == (0, False, "", None)
+    assert made.group is None
 
 
 def test_a_phase_that_we_are_writing_is_no_news() -> None:
     made = record(job(5, phase="Pending"))
-    made.moving_to = "Running"
+    plan = writing(made, "Running")
     assert made.set_job(job(6, phase="Running")) is False
     assert made.set_job(job(7, phase="Failed")) is True
+    answer(plan, None)
+    assert made.set_job(job(8, phase="Running")) is True
 
 
 MARKS = ("terminating", "out_of_sync")
@@ -194,6 +199,14 @@ def test_a_job_that_was_replaced_during_its_status_write_keeps_the_status_it_has
     assert shown(made) == ("b", "9", "Restarting")
     assert made.job is not None
     assert made.job.status.running == 0
+
+
+@pytest.mark.parametrize("phase", ["Aborting", "Restarting", "Completing", "Failed"])
+def test_an_older_state_does_not_undo_a_phase_that_was_written(phase: str) -> None:
+    made = record(job(5, phase="Pending"))
+    answer(writing(made, phase), job(7, phase=phase))
+    assert not made.set_job(job(6, phase="Pending"))
+    assert shown(made) == ("a", "7", phase)
 
 
 def test_the_status_of_a_job_without_one_is_not_that_of_the_job_that_replaced_it() -> None:

@@ -7,13 +7,18 @@ from collections import Counter
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 
 from strato.api import catalog
 from strato.api.core import ConfigMap, Pod
+from strato.api.volcano.batch import Job
 from strato.api.volcano.scheduling import PodGroup
 from strato.clock import VirtualClock, run_virtual
 from strato.controllers import DEFAULT
+from strato.controllers.job.requests import Target
+from strato.controllers.job.restartintent import RestartIntent, unfinished
+from strato.controllers.job.terms import RESTARTING
 from tests.controllers.world import DyingCluster, World, born_without_status, task, vcjob
 
 SCENARIOS: dict[str, dict[str, Any]] = {
@@ -130,3 +135,30 @@ def test_a_restart_after_any_write_changes_nothing(name: str) -> None:
         # fewer are possible: a job may be over before a pod that was late has been made
         assert made <= needed, f"killed after write {writes}: a pod was made once too often"
     assert writes > 5
+
+
+INTENT = '{"retry":2,"action":"RestartTask","target":{"task":"w"}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "phase", "retries", "is_unfinished"),
+    [
+        pytest.param(INTENT, "", 1, True, id="of a job without a phase"),
+        pytest.param(INTENT, "Pending", 1, True, id="of a job that waits"),
+        pytest.param(INTENT, "Running", 1, True, id="of a job that runs"),
+        pytest.param(INTENT, "Restarting", 1, False, id="the phase says so already"),
+        pytest.param(INTENT, "Aborted", 1, False, id="the job was aborted instead"),
+        pytest.param(INTENT, "Running", 2, False, id="it was counted"),
+        pytest.param(INTENT, "Running", 0, False, id="of a retry that is not next"),
+        pytest.param("soon", "Running", 1, False, id="a text of somebody else"),
+        pytest.param(None, "Running", 1, False, id="none"),
+    ],
+)
+def test_a_restart_that_was_begun_is_finished_unless_the_job_has_gone_on(
+    text: str | None, phase: str, retries: int, is_unfinished: bool
+) -> None:
+    annotations = {} if text is None else {RESTARTING: text}
+    status = {"state": {"phase": phase}, "retryCount": retries}
+    job = msgspec.convert({"metadata": {"name": "j", "annotations": annotations}, "status": status}, Job)
+    want = RestartIntent(2, "RestartTask", Target("w"))
+    assert unfinished(job) == (want if is_unfinished else None)
