@@ -95,7 +95,6 @@ class Capacity(Plugin):
             used=queue.used.copy(),
             inqueue=queue.inqueue.copy(),
             elastic=queue.elastic.copy(),
-            request=queue.used + queue.pending_request,
             declared=declared,
         )
 
@@ -135,7 +134,6 @@ class Capacity(Plugin):
                     above.used = above.used + mine.used
                     above.inqueue = above.inqueue + mine.inqueue
                     above.elastic = above.elastic + mine.elastic
-                    above.request = above.request + mine.request
         root = self._shares[ROOT]
         root.real_capability = root.capability = self._limit_of_root(root)
         waiting = [root]
@@ -291,10 +289,11 @@ class Capacity(Plugin):
         """Tasks of queues that hold more than they deserve, in the order they would be evicted."""
         if not self._ready or reclaimer.job is None or reclaimer.job.queue is None:
             return (), REJECT
+        theirs = self._shares.get(reclaimer.job.queue.name)
         left = {name: mine.used for name, mine in self._shares.items()}
         victims = []
         for task in self._ssn.victims_in_order(candidates, reclaimer):
-            taken = self._gives(reclaimer, task, left)
+            taken = self._gives(reclaimer, theirs, task, left)
             if taken:
                 victims.append(task)
                 for name in taken:
@@ -324,8 +323,15 @@ class Capacity(Plugin):
             left[mine.queue.name] = used - task.cls.request
         return victims, PERMIT
 
-    def _gives(self, reclaimer: Task, task: Task, left: dict[str, Vector]) -> list[str]:
-        """Return the queues whose holdings shrink when a task is reclaimed; none if it may not be."""
+    def _gives(self, reclaimer: Task, theirs: Shares | None, task: Task, left: dict[str, Vector]) -> list[str]:
+        """Return the queues whose holdings shrink when a task is reclaimed; none if it may not be.
+
+        Args:
+            reclaimer: The task that asks.
+            theirs: Shares of its queue.
+            task: The task that may have to go.
+            left: What each queue still holds.
+        """
         queue = task.job.queue if task.job is not None else None
         mine = self._shares.get(queue.name) if queue is not None else None
         needs = [c for c, need in enumerate(reclaimer.cls.request.tolist()) if need > 0]
@@ -336,12 +342,12 @@ class Capacity(Plugin):
         if (mine.guarantee > used - task.cls.request).any():
             return []
         if not self._shared_dims(task, mine):
-            if self._kept_within_family(reclaimer, mine):
+            if self._kept_within_family(reclaimer, theirs, mine):
                 return []
         elif not exceeds(used, mine, needs):
             return []
         taken = [mine.queue.name]
-        for above in self._consulted(reclaimer, mine):
+        for above in self._consulted(theirs, mine):
             if self._shared_dims(task, above) and not exceeds(left[above.queue.name], above, needs):
                 return []
             taken.append(above.queue.name)
@@ -351,10 +357,9 @@ class Capacity(Plugin):
     def _shared_dims(task: Task, mine: Shares) -> bool:
         return any(need > 0 and mine.deserved[c] >= 0.1 for c, need in enumerate(task.cls.request.tolist()))
 
-    def _kept_within_family(self, reclaimer: Task, mine: Shares) -> bool:
+    def _kept_within_family(self, reclaimer: Task, theirs: Shares | None, mine: Shares) -> bool:
         """Whether a queue's tasks are safe from a near relative, as neither queue deserves any of their resources."""
         levels = self.args.ancestor_reclaim_level
-        theirs = self._shares.get(reclaimer.job.queue.name) if reclaimer.job and reclaimer.job.queue else None
         if not self.hierarchy or levels <= 0 or theirs is None:
             return False
         near = {n for n in mine.ancestors[::-1][:levels] if n != ROOT}
@@ -362,10 +367,9 @@ class Capacity(Plugin):
             return False
         return not self._shared_dims(reclaimer, theirs)
 
-    def _consulted(self, reclaimer: Task, mine: Shares) -> list[Shares]:
+    def _consulted(self, theirs: Shares | None, mine: Shares) -> list[Shares]:
         """Return the queue's ancestors that must also exceed what they deserve for a task to be reclaimed."""
         levels = self.args.ancestor_reclaim_level if self.hierarchy else 0
-        theirs = self._shares.get(reclaimer.job.queue.name) if reclaimer.job and reclaimer.job.queue else None
         out = []
         for level in range(1, levels + 1):
             name = mine.ancestors[-level] if level <= len(mine.ancestors) else ""

@@ -35,7 +35,6 @@ class Shares:
     used: Vector
     inqueue: Vector
     elastic: Vector
-    request: Vector
     declared: frozenset[int] = field(default_factory=frozenset)
     remembered: FloatArray | None = None
 

@@ -157,10 +157,10 @@ class Proportion(Plugin):
 
     def job_enqueueable(self, job: Job) -> int:
         """Whether the job's minimum fits into the most its queue may hold."""
-        queue = job.queue
-        mine = self._queues.get(queue.name) if queue is not None else None
-        if queue is None or mine is None:
+        mine = self._queues.get(job.queue.name) if job.queue is not None else None
+        if mine is None:
             return PERMIT
+        queue = mine.queue
         if not queue.is_open:
             self._ssn.record_verdict(job, closed_verdict(self.name, queue))
             return REJECT
