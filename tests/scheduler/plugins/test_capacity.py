@@ -441,6 +441,20 @@ def test_who_is_in_no_queue_gives_nothing_and_gets_nothing() -> None:
     assert plugin.job_enqueueable(job) < 0
 
 
+@pytest.mark.parametrize(
+    ("deserved", "given"),
+    [
+        pytest.param({}, ["a0"], id="a queue that deserves nothing gives what it has"),
+        pytest.param({"pods": "9"}, [], id="a number of pods is something to deserve"),
+    ],
+)
+def test_what_a_queue_deserves_keeps_its_pods(deserved: Json, given: list[str]) -> None:
+    mine: list[Json] = [worlds.group("g", 0, queue="m"), worlds.pod("p", "g")]
+    ssn, plugin = opened(worlds.queue("l", deserved=deserved), worlds.queue("m"), *holds("a", "l", 1), *mine)
+    found = plugin.reclaimable(asking.task(ssn, "p"), [asking.task(ssn, "a0")])[0]
+    assert asking.keys(found) == given
+
+
 def test_nearer_relatives_give_first() -> None:
     queues = [inner("root", ""), inner("p"), inner("a", "p"), inner("b", "p"), inner("c")]
     jobs = [one for name in "abc" for one in (worlds.group(name, 0, queue=name), worlds.pod(f"{name}0", name))]

@@ -93,6 +93,11 @@ OWN = [
     pytest.param("MostAllocated", '{"cpu": "x"}', 0.0, id="weights that are no numbers, no score"),
 ]
 
+FILLS = {
+    "volcano.sh/resource-strategy-scoring-type": "MostAllocated",
+    "volcano.sh/resource-strategy-weight": '{"cpu": 1}',
+}
+
 
 @pytest.mark.parametrize(("kind", "weights", "expected"), OWN)
 def test_a_pod_may_bring_its_own_strategy(kind: str, weights: str | None, expected: float) -> None:
@@ -101,6 +106,18 @@ def test_a_pod_may_bring_its_own_strategy(kind: str, weights: str | None, expect
         notes["volcano.sh/resource-strategy-weight"] = weights
     pod = worlds.pod("p", cpu="1", memory="2Gi", annotations=notes)
     assert scores(pod)["plain"] == pytest.approx(expected)
+
+
+def placed(node: dict[str, Any], other: dict[str, Any], *pods: dict[str, Any], **arguments: Any) -> dict[str, str]:
+    world = worlds.world(worlds.queue(), worlds.group("g", 1), node, other, *pods)
+    return worlds.binds(worlds.cycle(world, asking.config("gang", "predicates", plugin(**arguments))))
+
+
+@pytest.mark.parametrize(("notes", "where"), [(FILLS, "used"), ({}, "free")], ids=["its own", "the configured one"])
+def test_a_pod_goes_where_its_strategy_says(notes: dict[str, str], where: str) -> None:
+    nodes = worlds.node("free"), worlds.node("used")
+    waiting, runs = worlds.pod("p", "g", annotations=notes), worlds.pod("r", phase="Running", nodeName="used")
+    assert placed(*nodes, waiting, runs) == {"ns/p": where}
 
 
 PROPORTION = {"enable": True, "resources": GPU, "resourceProportion": {f"{GPU}.cpu": 4, f"{GPU}.memory": 8}}
@@ -118,6 +135,18 @@ def test_room_is_kept_beside_idle_devices(cpu: str, memory: str, extra: dict[str
     made = worlds.world(node, worlds.pod("p", cpu=cpu, memory=memory, resources=extra))
     found = asking.refusals(asking.session(made, plugin(proportional=PROPORTION)), "p")
     assert found == ({"n": (f"proportional of resource {GPU} check failed", False)} if refused else {})
+
+
+def test_a_pod_goes_where_the_room_beside_devices_is_kept() -> None:
+    nodes = worlds.node("a", cpu="18", **{GPU: "2"}), worlds.node("b", cpu="11")
+    assert placed(*nodes, worlds.pod("p", "g", cpu="11", memory="0"), proportional=PROPORTION) == {"ns/p": "b"}
+
+
+def test_a_name_that_is_no_resource_keeps_no_room() -> None:
+    made = worlds.world(worlds.node("n", cpu="18", memory="20G", **{GPU: "2"}), worlds.pod("p", cpu="11", memory="0"))
+    listed = {**PROPORTION, "resources": f"gpus, {GPU}"}
+    found = asking.refusals(asking.session(made, plugin(proportional=listed)), "p")
+    assert found == {"n": (f"proportional of resource {GPU} check failed", False)}
 
 
 def test_no_room_is_kept_unless_that_is_switched_on() -> None:

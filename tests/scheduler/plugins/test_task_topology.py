@@ -73,6 +73,22 @@ def test_buckets(annotations: dict[str, str], roles: dict[str, int], expected: l
     assert made.largest == max(sum(counts.values()) for counts in expected)
 
 
+PRIORITIES = [
+    pytest.param({}, 0, id="no rule"),
+    pytest.param({"anti_affinity": "ps,worker"}, 1, id="apart from others"),
+    pytest.param({"affinity": "ps", "anti_affinity": "ps,worker"}, 2, id="near to its own"),
+    pytest.param({"affinity": "ps;ps,worker"}, 3, id="near to others"),
+    pytest.param({"affinity": "ps,worker", "anti_affinity": "ps"}, 4, id="apart from its own"),
+]
+
+
+@pytest.mark.parametrize(("rules", "priority"), PRIORITIES)
+def test_the_strongest_rule_of_a_role_counts(rules: dict[str, str], priority: int) -> None:
+    topology = read_topology(notes(task_order="ps", **rules), {"ps", "worker"})
+    assert topology is not None
+    assert topology.priority("ps") == priority
+
+
 PLACES = [
     pytest.param(notes(affinity="ps,worker", anti_affinity="ps"), {"ps": 2, "worker": 2}, "3", [(1, 1), (1, 1)],
                  id="each ps with its worker"),
