@@ -269,3 +269,13 @@ def test_no_card_is_given_away_twice(shares: list[int], policy: str) -> None:
 @pytest.mark.parametrize("asked", [{"share": 10**40}, {"whole": 10**40}, {"cpu": "9e15", "share": 10}])
 def test_a_pod_that_asks_for_more_than_there_can_be_waits(asked: dict[str, Any]) -> None:
     assert chosen(world_of(gpus("n", 2), pod("p", **asked), pod("q", share=500)), fgd()) == {"q": ("n", "0")}
+
+
+def test_a_node_that_says_its_cards_have_any_memory_at_all_costs_none() -> None:
+    odd = gpus("odd", 3)
+    odd["status"]["allocatable"][PRE + "gpu-memory"] = "9E"
+    world = world_of(gpus("n", 2), odd, pod("p", share=500))
+    assert chosen(world, fgd())["p"][0] == "n"
+    # so many more that the typical pods are counted again, now with the cards of nodes
+    worlds.feed(world, *(pod(name, share=500) for name in "abcd"))
+    assert chosen(world, fgd()).keys() == {"a", "b", "c", "d"}

@@ -129,11 +129,13 @@ class Fgd(Plugin):
         if before / _RECOUNT_RATIO <= pods <= before * _RECOUNT_RATIO and before:
             return
         self._memory.pods_counted = pods
-        self._cards.expect(most_frequent(map(self._typical, self._ssn.world.tasks.values()), POPULARITY_PERCENT))
+        unit = self._cards.usual_unit
+        typical = [self._typical(task, unit) for task in self._ssn.world.tasks.values()]
+        self._cards.expect(most_frequent(typical, POPULARITY_PERCENT))
 
-    def _typical(self, task: Task) -> Typical:
+    def _typical(self, task: Task, unit: int) -> Typical:
         ask = self._cards.ask(task.cls)
-        share = min(kernels.WHOLE, kernels.share_on(ask, self._cards.usual_unit)) or kernels.WHOLE
+        share = min(kernels.WHOLE, kernels.share_on(ask, unit)) or kernels.WHOLE
         cards = 1 if ask.memory else ask.cards
         return Typical(cpu_millicores=ask.cpu, share=share, cards=cards, models=_models(task)[0])
 

@@ -187,9 +187,9 @@ class CardTable:
 
     @property
     def usual_unit(self) -> int:
-        """The most frequent memory of a card among nodes that share theirs."""
-        units = self.state.unit[self._shared]
-        return int(np.bincount(units).argmax()) if units.size else kernels.WHOLE
+        """The most frequent memory of a card among nodes that share theirs; of several, the least."""
+        units, counts = np.unique(self.state.unit[self._shared], return_counts=True)
+        return int(units[counts.argmax()]) if units.size else kernels.WHOLE
 
     def judge(self, policy: int, rows: Rows, ask: kernels.PodRequest, nodes: NodeTable, out: Int64s) -> None:
         """Write the points of rows into ``out``; -1 where the cards do not suffice."""
