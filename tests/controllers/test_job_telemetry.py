@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from strato.api.volcano.batch import Job
 from strato.controllers.job.telemetry import JobMetrics
 from strato.metrics import Registry
 from tests.controllers.test_job_record import job

@@ -49,3 +49,18 @@ async def test_a_header_of_a_pod_cannot_become_two() -> None:
     get = HTTPGetAction(port=1, http_headers=(HTTPHeader(name="X", value="a\r\nY: b"),))
     with pytest.raises(ValueError, match="the header X cannot be sent"):
         await answers(get, "127.0.0.1", Container(name="c"))
+
+
+async def test_a_probe_asks_the_host_that_it_names_and_otherwise_the_pod() -> None:
+    async def handle(request: Request) -> Response:
+        return text("", 200)
+
+    server = await serve(PlainService(handle))
+    elsewhere = "127.0.0.9"  # where nothing listens
+    try:
+        spec = Container(name="c")
+        assert await answers(HTTPGetAction(port=server.port, host="127.0.0.1"), elsewhere, spec)
+        with pytest.raises(OSError, match="127.0.0.9"):
+            await answers(HTTPGetAction(port=server.port, host=elsewhere), "127.0.0.1", spec)
+    finally:
+        await server.stop()

@@ -158,3 +158,42 @@ def test_a_node_that_was_deleted_before_the_first_list_is_registered() -> None:
         await informers.stop()
 
     run_in_virtual_time(story, **OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("change", "is_restored"),
+    [
+        pytest.param(None, True, id="it was deleted"),
+        pytest.param("Ready", True, id="somebody said that it is not ready"),
+        pytest.param("MemoryPressure", False, id="its pods are ready as before"),
+    ],
+)
+def test_a_node_that_reports_writes_its_pods_again_where_their_readiness_is_in_doubt(
+    change: str | None, is_restored: bool
+) -> None:
+    """Whatever the node lifecycle controller does, which does not run here."""
+
+    async def story(h: Harness) -> None:
+        (nodes,) = h.world.nodes
+        name = nodes.names[0]
+        nodes.stop_node(name)
+        informers, restored = Informers(h.cluster, h.clock, Random(1)), list[str]()
+        facts = {name: nodes._facts[name]}
+        sync = NodeSync(h.cluster, informers.informer(Node), h.clock, facts, {}, restored=restored.append)
+        working = asyncio.create_task(sync.run())
+        await h.clock.sleep(10)
+        if change is None:
+            await h.delete(Node, name)
+        else:
+            wrong = {"status": {"conditions": [{"type": change, "status": "Unknown"}]}}
+            await h.cluster.patch(Node, name, "", wrong, patch_type=PatchType.STRATEGIC, subresource="status")
+        await h.clock.sleep(10)
+        condition = (await h.cluster.get(Node, name)).status.condition(change or "Ready")
+        assert condition is not None
+        assert condition.status != "Unknown"
+        assert restored == ([name] if is_restored else [])
+        working.cancel()
+        await asyncio.wait((working,))
+        await informers.stop()
+
+    run_in_virtual_time(story, **{**OPTIONS, "controllers": ()})

@@ -132,6 +132,19 @@ def test_a_resize_that_does_not_fit_waits(reason: str) -> None:
     live(story, {"main": [(1e6, 0)]}, containers=[main(SMALL)])
 
 
+def test_a_pod_that_asks_for_what_it_has_waits_for_no_room() -> None:
+    """Its node may have less by now than it has given."""
+
+    async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
+        await clock.sleep(5)
+        machine.pending = Pending(DEFERRED, "too much")
+        worker.update(changed(worker.pod, activeDeadlineSeconds=1000))
+        assert shown(worker) == (SMALL, SMALL["requests"], {})
+        assert not [reason for reason, _ in machine.events if reason.startswith("Resize")]
+
+    live(story, {"main": [(1e6, 0)]}, containers=[main(SMALL)])
+
+
 def test_a_limit_below_what_is_used_is_tried_again() -> None:
     async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
         await clock.sleep(5)

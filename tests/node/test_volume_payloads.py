@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import stat
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,7 +12,7 @@ import pytest
 from strato.api.core import ConfigMap, Pod, Secret
 from strato.node.sandbox.atomicwriter import DEFAULT_MODE
 from strato.node.sandbox.environment import ConfigProblem, DownwardContext, References
-from strato.node.sandbox.volumes import Inputs, payload, referenced_objects
+from strato.node.sandbox.volumes import Inputs, own_directory, payload, referenced_objects
 
 Json = dict[str, Any]
 REFERENCES = References(
@@ -169,3 +171,20 @@ REFERENCED = [
 @pytest.mark.parametrize(("made", "maps", "secrets"), REFERENCED)
 def test_the_objects_that_a_pod_waits_for(made: Pod, maps: set[str], secrets: set[str]) -> None:
     assert referenced_objects(made) == (maps, secrets)
+
+
+def test_a_directory_of_the_node_is_its_own_and_private(tmp_path: Path) -> None:
+    path = tmp_path / "own"
+    for _ in range(2):
+        assert own_directory(str(path)) == str(path)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+        path.chmod(0o755)
+
+
+def test_a_directory_that_somebody_else_has_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "file").touch()
+    for name in ("link", "file"):
+        with pytest.raises(ConfigProblem, match="is not this node's own directory"):
+            own_directory(str(tmp_path / name))

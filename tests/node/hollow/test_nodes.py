@@ -207,6 +207,7 @@ def slow(seconds: int) -> dict[str, Any]:
         pytest.param(slow(7), 30, 7, id="a preStop hook comes first"),
         pytest.param(slow(7), 3, 3, id="but not beyond the grace period"),
         pytest.param({"annotations": {STOP_SECONDS: "9"}}, 30, 9, id="as the annotation says"),
+        pytest.param({"annotations": {STOP_SECONDS: "1"}}, 30, 1, id="a second is waited for"),
         pytest.param({**slow(7), "beside": slow(3)}, 30, 7, id="the first of two containers takes longer"),
         pytest.param({**slow(3), "beside": slow(7)}, 30, 7, id="the second one does"),
         pytest.param({**slow(3), "beside": {"command": ["sleep", "1000"]}}, 12, 12, id="the second one is killed"),

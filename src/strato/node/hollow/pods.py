@@ -11,7 +11,7 @@ import math
 from functools import partial
 from itertools import chain
 
-from strato.api.core import Container, Pod
+from strato.api.core import Pod
 from strato.client.cluster import Cluster
 from strato.client.events import WARNING, EventRecorder
 from strato.clock import Clock, parse_time
@@ -350,9 +350,9 @@ class HollowPods:
     def _time_end(self, held: HollowPod, index: int, offset_seconds: float) -> float:
         """Set the timer for the end of a run that began ``-offset_seconds`` ago; a run of zero length ends at once.
 
-        Returns the length of the run in seconds.
+        Returns the length of the run in seconds. Init containers have no such timer.
         """
-        spec = _spec_of(held, index)
+        spec = held.pod.spec.containers[index - len(held.pod.spec.init_containers)]
         argv = (*spec.command, *spec.args)
         draws = Draws(held.uid, index, held.record.containers[index].restart_count)
         plan = plan_run(held.pod.metadata.annotations, argv, held.record.restart_policy, draws)
@@ -439,11 +439,6 @@ def _grace_seconds(pod: Pod, now: float) -> float:
     grace = float(meta.deletion_grace_period_seconds or 0)
     # deletionTimestamp is the end of the grace period, cut to whole seconds: add one to be on the safe side
     return min(grace, parse_time(meta.deletion_timestamp) + 1 - now) if grace and meta.deletion_timestamp else 0.0
-
-
-def _spec_of(held: HollowPod, index: int) -> Container:
-    inits = held.pod.spec.init_containers
-    return inits[index] if index < len(inits) else held.pod.spec.containers[index - len(inits)]
 
 
 def _ending(container: ContainerRecord, exit_code: int, reason: str, now: float) -> Ending:
