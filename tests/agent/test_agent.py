@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,12 +18,14 @@ from strato.agent.agent import Agent, AgentOptions
 from strato.agent.containers import facts_of
 from strato.agent.cordons import report_condition
 from strato.agent.events import SUPPRESSED, Action, ActionKind
+from strato.agent.policy import WebhookOptions
 from strato.agent.quotas import QuotaWriter, RoundState
 from strato.agent.sampling.groupfiles import Quota
 from strato.agent.sampling.layouts import ControlGroup, SandboxLayout
 from strato.api import catalog
 from strato.api.core import Event, Node
 from strato.api.suppression import SUPPRESSED_CONTAINERS
+from strato.clock import Clock
 from strato.errors import Unavailable
 from strato.metrics import Registry
 from strato.testing.harness import Harness
@@ -110,13 +114,17 @@ async def world(
 
 
 async def new_agent(
-    harness: Harness, tmp_path: Path, options: AgentOptions, layout: type[SandboxLayout] = SandboxLayout
+    harness: Harness,
+    tmp_path: Path,
+    options: AgentOptions,
+    layout: type[SandboxLayout] = SandboxLayout,
+    clock: Clock | None = None,
 ) -> Agent:
     informers = harness.world.informers
     agent = Agent(
         harness.cluster,
         informers,
-        harness.clock,
+        clock or harness.clock,
         Random(1),
         layout(str(tmp_path / "cgroups.json")),
         options,
@@ -163,6 +171,63 @@ async def test_the_worked_example_on_files_and_back(tmp_path: Path) -> None:
             "a": "max", "b": "max", "c": "800000", "d": "500000"
         }  # fmt: skip
         await harness.eventually(lambda: not any(annotation(harness, name) for name in "abcd"))
+
+
+class Instant:
+    """A clock on which waiting takes no time."""
+
+    def __init__(self) -> None:
+        self.at = 1_000_000.0
+
+    def now(self) -> float:
+        return self.at
+
+    def monotonic(self) -> float:
+        return self.at
+
+    async def sleep(self, seconds: float) -> None:
+        self.at += seconds
+        await asyncio.sleep(0)
+
+
+async def test_a_running_agent_samples_and_decides_until_it_is_cancelled(tmp_path: Path) -> None:
+    async with world(tmp_path, []) as (harness, kernel, first, _):
+        kernel.pass_second(first, 0.5, {})
+        agent = await new_agent(harness, tmp_path, first.options, clock=Instant())
+        running = asyncio.create_task(agent.run())
+        try:
+            async with asyncio.timeout(20):
+                while agent.sampler.host.memory.mean_since(0) is None:  # read for a decision
+                    await asyncio.sleep(0)
+            assert agent.sampler.host.cpu.mean_since(0) is not None
+            assert not running.done()
+        finally:
+            running.cancel()
+            await asyncio.wait((running,))
+
+
+@pytest.mark.parametrize(("kind", "is_less"), [(ActionKind.TRAFFIC, True), (ActionKind.EVENT, False)])
+async def test_less_traffic_is_asked_for_where_an_action_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: ActionKind, is_less: bool
+) -> None:
+    async with world(tmp_path, [pod("a", 0, workload="online")]) as (_, kernel, agent, uids):
+        agent.policy = replace(agent.policy, webhook=WebhookOptions(url="http://127.0.0.1:9/weights"))
+        monkeypatch.setattr(agent.handlers, "decide", lambda _: [Action(kind=kind, target="cpu", value=0.95)])
+        await kernel.pass_round(agent, 0.95, {uids["a"]: 20.0})
+        assert agent._traffic.is_relieved("cpu") is not is_less
+        await agent._traffic.close()
+
+
+async def test_nothing_is_kept_of_a_pod_that_went(tmp_path: Path) -> None:
+    async with world(tmp_path, [pod("a", 0, "8")]) as (harness, _, agent, _uids):
+        writer = QuotaWriter(harness.cluster, SandboxLayout(str(tmp_path / "cgroups.json")), agent._events)
+        [facts] = facts_of(harness.pod("a"))
+        cut = Action(kind=ActionKind.SET_QUOTA, target=facts.key, value=4000, reason=SUPPRESSED)
+        state = RoundState(utilisation=0.95, used_cores=8)
+        assert await writer.apply([cut], {facts.key: facts}, {facts.key: state}, 1.0) == [cut]
+        assert (writer.holds(facts.key), len(writer._annotations)) == (True, 1)
+        assert writer.verify([], {}) == []
+        assert (writer.holds(facts.key), len(writer._annotations)) == (False, 0)
 
 
 async def test_who_is_cut_gives_way_until_it_is_given_back(tmp_path: Path) -> None:

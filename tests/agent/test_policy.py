@@ -82,6 +82,8 @@ BAD = [
     pytest.param("apply: cri", ["apply"], id="no such backend"),
     pytest.param("trafficWebhook: {url: 'file:///etc/passwd'}", ["trafficWebhook.url"], id="no URL to call"),
     pytest.param("sampling: {intervalSeconds: 0}", ["sampling.intervalSeconds"], id="no interval"),
+    pytest.param("{handlers: {suppress: 3}, nodes: [{selector: {}}, {selector: {}, handlers: {burst: 4}}]}",
+                 ["handlers.suppress", "nodes[1].handlers.burst"], id="each where it is written, and once"),
     pytest.param("nodes: [{selector: {matchExpressions: [{key: a, operator: Near}]}}, 3]",
                  ["nodes[0].selector", "nodes[1]"], id="blocks of other nodes"),
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -9,9 +10,14 @@ import pytest
 from strato.api import catalog
 from strato.api.amplification import CPU_INFO, FACTOR, NORMALISATION, RATIO, RAW, SOURCE, STARTED_WITH, InvalidFactor
 from strato.api.core import Node
-from strato.api.meta import ObjectMeta
+from strato.api.meta import Key, ObjectMeta
+from strato.client.events import EventRecorder
+from strato.client.informer import Informers
+from strato.controllers.context import ControllerContext
+from strato.controllers.overcommit.controller import RETRY_SECONDS, CpuOvercommitController
 from strato.controllers.overcommit.policy import held_ratio, parse_policy, wanted_ratio
 from strato.errors import BadRequest, InvalidInput
+from strato.metrics import Registry
 from tests.controllers.world import World, play
 
 TABLE = """
@@ -177,6 +183,37 @@ def test_a_kubelets_node_is_amplified_lowered_and_left_alone_again() -> None:
         assert found.status.allocatable["cpu"] == "4"
 
     play(scenario, enabled=ENABLED)
+
+
+def test_a_node_is_looked_at_again_only_while_its_ratio_is_held() -> None:
+    async def scenario(world: World) -> None:
+        informers = Informers(world.cluster, world.clock, Random(1))
+        recorder = EventRecorder(world.cluster, world.clock, "test")
+        controller = CpuOvercommitController(
+            ControllerContext(
+                cluster=world.cluster,
+                informers=informers,
+                clock=world.clock,
+                random=Random(1),
+                recorder=recorder,
+                metrics=Registry(),
+            )
+        )
+        await world.cluster.create(catalog.NODE, kubelet_node({FACTOR: "2"}))
+        await informers.wait_synced()
+
+        async def looked_at(factor: str) -> float | None:
+            await annotate(world, factor=factor)
+            return await controller.reconcile(Key("", "n"))
+
+        assert await looked_at("2") is None
+        await annotate(world)
+        for name in ("a", "b", "c"):
+            await world.cluster.create(catalog.POD, pod(name, "2"), "default")
+        assert [await looked_at(factor) for factor in ("1.25", "1.5", "2")] == [RETRY_SECONDS, None, None]
+        await informers.stop()
+
+    play(scenario, enabled=())
 
 
 def test_somebody_elses_ratio_stays_unless_the_node_says_otherwise() -> None:

@@ -59,3 +59,20 @@ def test_what_a_container_used_between_two_samples(
     assert known.throttled_ratio == pytest.approx(throttled)
     sampler.sample(12.0, {})
     assert sampler.containers == {}
+
+
+def test_traffic_is_the_used_part_of_the_busiest_physical_link(tmp_path: Path) -> None:
+    (tmp_path / "net").mkdir()
+    for name, speed in (("eth0", "1000"), ("eth1", "100"), ("veth0", "-1")):
+        (tmp_path / "class/net" / name).mkdir(parents=True)
+        (tmp_path / "class/net" / name / "speed").write_text(speed)
+    sampler = Sampler(2, 1.0, str(tmp_path), str(tmp_path))
+    start = {"eth0": (10**9, 2 * 10**9), "eth1": (0, 0), "veth0": (0, 0), "lo": (0, 0)}
+    # in 10 s a link of 1000 Mbit/s carries 1.25e9 bytes at most, and one of 100 Mbit/s 1.25e8
+    later = {"eth0": (10**9 + 125_000_000, 2 * 10**9 + 625_000_000), "eth1": (100_000_000, 0), "veth0": (10**9, 10**9)}
+    for at, carried in ((10.0, start), (20.0, start | later)):
+        lines = [f"{name}: {got} 0 0 0 0 0 0 0 {sent} 0 0 0 0 0 0 0" for name, (got, sent) in carried.items()]
+        (tmp_path / "net/dev").write_text("\n".join(["head", "head", *lines]))
+        sampler.sample_slowly(at)
+    assert sampler.host.receive.mean_since(15.0) == pytest.approx(0.8)
+    assert sampler.host.send.mean_since(15.0) == pytest.approx(0.5)

@@ -234,6 +234,37 @@ async def test_under_pressure_the_largest_offline_pod_goes_and_others_are_kept_o
         assert await found.pods() == ["online", "small"]
 
 
+async def test_a_pod_that_goes_for_one_resource_does_not_go_for_another_too(tmp_path: Path) -> None:
+    async with world(tmp_path) as found:
+        await found.label("true")
+        await found.offer()
+        for name, cpu in (("small", "500"), ("large", "9000"), ("tiny", "100")):
+            await found.run_pod(name, amounts={BATCH_CPU: cpu, BATCH_MEMORY: cpu + "Ki"})
+        held = {"metadata": {"finalizers": ["example.com/held"]}}  # it stays for a while
+        await found.harness.cluster.patch(catalog.POD, "large", "default", held)
+        await found.rounds(1)
+        await found.rounds(6, cores=39, memory=40 * GIB)
+        assert await found.pods() == ["tiny"]
+        texts = [f"Evict offline pod due to {one} resource pressure" for one in ("cpu", "memory")]
+        assert await found.events("Evicted") == texts
+
+
+async def test_under_pressure_the_next_pod_goes_where_the_api_refuses_the_first(tmp_path: Path) -> None:
+    async with world(tmp_path) as found:
+        await found.label("true")
+        await found.offer()
+        await found.run_pod("small", amounts={BATCH_CPU: "500"})
+        await found.run_pod("large", amounts={BATCH_CPU: "9000"})
+        cluster = found.harness.cluster
+        await cluster.patch(catalog.POD, "large", "default", {"metadata": {"labels": {"app": "large"}}})
+        spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "large"}}}
+        budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"}, "spec": spec}
+        await cluster.create(catalog.PODDISRUPTIONBUDGET, budget, "default")
+        await found.rounds(7, cores=39)
+        assert await found.pods() == ["large"]
+        assert len(await found.events("Evicted")) == 1
+
+
 async def test_pods_are_held_to_what_they_borrow_from_their_first_second(tmp_path: Path) -> None:
     async with world(tmp_path) as found:
         await found.offer()

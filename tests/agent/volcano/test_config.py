@@ -123,6 +123,12 @@ def test_all_that_is_wrong_is_said_at_once_with_its_place() -> None:
         assert part in str(refused.value)
 
 
+def test_the_ends_of_the_ranges_of_throttling_can_be_used() -> None:
+    section = {"cpuThrottlingThreshold": 100, "cpuJitterLimitPercent": 0, "cpuRecoverLimitPercent": 1}
+    lines = read(cpuThrottlingConfig=section).throttling.lines
+    assert (lines.threshold, lines.jitter, lines.recover) == (100, 0, 1)
+
+
 @pytest.mark.parametrize("text", ["", "{}", "[]", "{", '{"globalConfig": 3}', '{"nodesConfig": 3}', "[" * 50_000])
 def test_what_is_no_configuration_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput):
@@ -141,6 +147,7 @@ def test_sections_that_older_configurations_lack_are_filled_in() -> None:
 def test_features_are_named_as_on_volcano_s_command_line() -> None:
     assert supported_features("OverSubscription,Eviction,Resources") == DEFAULT_FEATURES
     assert supported_features("*,-NetworkQoS") == frozenset(Feature) - {Feature.NETWORK_QOS}
+    assert supported_features("Eviction,-*") == {Feature.EVICTION}, "it excludes nothing, as there"
     with pytest.raises(InvalidInput, match="CPUQos: no such feature; did you mean 'CPUQoS'"):
         supported_features("CPUQos,Eviction")
 

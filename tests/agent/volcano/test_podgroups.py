@@ -160,9 +160,10 @@ def test_memory_and_network_know_two_levels(tmp_path: Path) -> None:
     assert tree.groups.set_network_class(running(), -1)
     assert [tree.read(group, "memory.qos_level") for group in ("", "a")] == ["-1", "-1"]
     assert [tree.read(group, "net_cls.classid") for group in ("", "a")] == ["4294967295"] * 2
-    tree.groups.set_memory_level(running(), 2)
-    tree.groups.set_network_class(running(), 2)
-    assert (tree.read("a", "memory.qos_level"), tree.read("a", "net_cls.classid")) == ("0", "0")
+    for level in (0, 2):
+        tree.groups.set_memory_level(running(), level)
+        tree.groups.set_network_class(running(), level)
+        assert (tree.read("a", "memory.qos_level"), tree.read("a", "net_cls.classid")) == ("0", "0")
 
 
 def test_what_a_kernel_has_not_is_said(tmp_path: Path) -> None:
