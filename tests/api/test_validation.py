@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from strato.api.defaults.flowcontrol import default_flow_schema, default_priority_level
-from strato.api.defaults.service import default_service
+from strato.api.defaults.others import default_policy_binding
+from strato.api.defaults.service import default_service, keep_addresses
 from strato.api.defaults.workloads import default_job
 from strato.api.validation.clusternetworks import (
     validate_ip_address,
@@ -16,9 +18,10 @@ from strato.api.validation.clusternetworks import (
     validate_service_cidr_update,
 )
 from strato.api.validation.flowcontrol import validate_flow_schema, validate_priority_level
-from strato.api.validation.others import validate_node, validate_secret
+from strato.api.validation.others import validate_node, validate_priority_class_update, validate_secret
 from strato.api.validation.podspec import validate_pod_spec
 from strato.api.validation.resize import validate_resize
+from strato.api.validation.runtimeclasses import validate_runtime_class
 from strato.errors import Cause
 
 Json = dict[str, Any]
@@ -325,6 +328,11 @@ def test_a_projected_volume_tells_which_source_takes_a_path_twice() -> None:
         ({"name": "a", "items": [item]}, {"name": "b", "items": [item]}, [""]),
         ({"items": [item]}, {"name": "b", "items": [item]}, [".sources[0].secret.name", ""]),
         ({"name": "b", "items": [item]}, {"items": [item]}, [".sources[1].configMap.name", ""]),
+        (
+            {"name": "a", "items": [{"key": "k"}]},
+            {"name": "b", "items": [{"key": "k"}]},
+            [".sources[0].secret.items[0].path", ".sources[1].configMap.items[0].path"],
+        ),
     ):
         sources = [{"secret": first}, {"configMap": second}]
         volume = {"name": "v", "projected": {"sources": sources, "defaultMode": 420}}
@@ -401,6 +409,10 @@ def test_taints_of_nodes(taints: list[Json] | None, wrong: list[str]) -> None:
         assert fields(validate_node({"spec": spec})) == [f"metadata.taints{field}" for field in wrong]
 
 
+def encoded(size: int) -> str:
+    return base64.b64encode(bytes(size)).decode()
+
+
 @pytest.mark.parametrize(
     ("obj", "wrong"),
     [
@@ -409,8 +421,56 @@ def test_taints_of_nodes(taints: list[Json] | None, wrong: list[str]) -> None:
         pytest.param({"data": {"a": "eA==", "b": None}}, [], id="fine"),
         pytest.param({"data": {"a": "x"}}, ["data[a]"], id="no base64"),
         pytest.param({"data": {"a b": ""}}, ["data[a b]"], id="no key"),
-        pytest.param({"data": {"a": "AAAA" * (1 << 20)}}, ["data"], id="too large"),
+        pytest.param({"data": {"a": encoded(1 << 19), "b": encoded(1 << 19)}}, [], id="as large as it may be"),
+        pytest.param({"data": {"a": encoded(1 << 19), "b": encoded((1 << 19) + 1)}}, ["data"], id="too large"),
     ],
 )
 def test_secrets(obj: Json, wrong: list[str]) -> None:
     assert fields(validate_secret(obj)) == wrong
+
+
+@pytest.mark.parametrize(
+    ("obj", "wrong"),
+    [
+        pytest.param({"handler": "runc"}, [], id="fine"),
+        pytest.param({}, ["FieldValueRequired"], id="no handler"),
+        pytest.param({"handler": ""}, ["FieldValueRequired"], id="an empty handler"),
+        pytest.param({"handler": "Run_C"}, ["FieldValueInvalid"], id="no label"),
+    ],
+)
+def test_handlers_of_runtime_classes(obj: Json, wrong: list[str]) -> None:
+    assert [(cause.field, cause.reason) for cause in validate_runtime_class(obj)] == [("handler", one) for one in wrong]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wrong"),
+    [
+        pytest.param({"value": 5}, {"value": 5}, [], id="the same"),
+        pytest.param({"value": 5}, {"value": 6}, ["value"], id="another"),
+        pytest.param({"value": 5}, {}, ["value"], id="none any more"),
+        pytest.param({}, {"value": 0}, [], id="none is 0"),
+        pytest.param({}, {"value": 1}, ["value"], id="one where there was none"),
+    ],
+)
+def test_the_value_of_a_priority_class_stays(old: Json, new: Json, wrong: list[str]) -> None:
+    assert fields(validate_priority_class_update(new, old)) == wrong
+
+
+@pytest.mark.parametrize("member", ["resourceRules", "excludeResourceRules"])
+def test_rules_of_admission_policies_are_about_every_scope_by_default(member: str) -> None:
+    resources: Json = {member: [{}, {"scope": "Namespaced"}]}
+    default_policy_binding({"spec": {"matchResources": resources}})
+    assert resources == {
+        member: [{"scope": "*"}, {"scope": "Namespaced"}],
+        "matchPolicy": "Equivalent",
+        "namespaceSelector": {},
+        "objectSelector": {},
+    }
+
+
+def test_a_service_keeps_all_addresses_that_an_update_leaves_out() -> None:
+    addresses = {"clusterIP": "10.96.0.5", "clusterIPs": ["10.96.0.5", "fd00::5"]}
+    for new, kept in (({}, True), ({"clusterIP": ""}, True), ({"type": "ExternalName"}, False)):
+        spec: Json = {"type": "ClusterIP", **new}
+        keep_addresses({"spec": spec}, {"spec": {"type": "ClusterIP", **addresses}})
+        assert {name: spec[name] for name in addresses if spec.get(name)} == (addresses if kept else {})
