@@ -10,6 +10,7 @@ import pytest
 from strato.admission import ChainOptions, Denied
 from strato.admission.pods import GATE, ResourceGroup
 from strato.api import catalog
+from strato.api.crds.jobs import MAX_CONDITIONS
 from strato.api.kinds import Kind
 from strato.errors import BadRequest, Forbidden
 from tests.admission.reader import FakeWorld, admit
@@ -200,6 +201,13 @@ def test_resource_groups_shape_pods() -> None:
     assert {"key": "t", "operator": "Exists"} in spec["tolerations"]
 
 
+def asking(services: int, *, tasks: int = 0) -> Json:
+    """A step that waits for the answers of so many services, and of tasks."""
+    asked: list[Json] = [{"serviceName": f"s-{number}", "port": 80} for number in range(services)]
+    asked += [{"taskName": f"t-{number}"} for number in range(tasks)]
+    return {"name": "asks", "dependsOn": {"probe": {"httpGetList": asked}}}
+
+
 FLOWS: list[tuple[Kind, Json, str]] = [
     (
         catalog.JOBFLOW,
@@ -230,6 +238,7 @@ FLOWS: list[tuple[Kind, Json, str]] = [
         r".*objectList\[0\].for: of a Secret only.*objectList\[1\].kind: .*objectList\[1\].for: 'Ready' is none of"
         r".*claimPathList\[0\].path: '../etc'.*claimPathList\[1\].claimName.*claimPathList\[1\].path",
     ),
+    (catalog.JOBFLOW, {"flows": [asking(MAX_CONDITIONS + 1)]}, "httpGetList: more than 16 services"),
     (catalog.HYPERNODE, {"tier": 1}, "at least one member"),
     (catalog.HYPERNODE, {"members": [{"selector": {"regexMatch": {"pattern": "("}}}]}, "error parsing regexp"),
     (
@@ -265,7 +274,7 @@ def test_good_flows_cron_jobs_and_hyper_nodes_pass() -> None:
         "claimPathList": [{"claimName": "c", "path": "/in/_SUCCESS"}],
         "httpGetList": [{"serviceName": "s", "port": 80}, {"taskName": "t"}],
     }
-    flows = [{"name": "a", "dependsOn": {"probe": probe}}]
+    flows = [{"name": "a", "dependsOn": {"probe": probe}}, asking(MAX_CONDITIONS, tasks=5)]
     admit(catalog.JOBFLOW, {"metadata": {"name": "x"}, "spec": {"flows": flows}}, FakeWorld())
     spec = {"schedule": "*/5 0-3 * * 1", "timeZone": "Europe/Berlin"}
     admit(catalog.VCCRONJOB, {"metadata": {"name": "x"}, "spec": spec}, FakeWorld())

@@ -142,7 +142,7 @@ def test_nobody_is_noted_where_there_is_no_list() -> None:
     ("user", "admitted"), [(ALICE, True), (BOB, True), (EVE, False), (ADMIN, True), (CONTROLLER, True)]
 )
 def test_who_may_delete_what_alice_submitted(user: User, admitted: bool) -> None:
-    reader = world(gpu_administer=" research")
+    reader = world(gpu_administer=" research", gpu_submit="*")
     reader.add(catalog.REPLICASET, "rs", "default", metadata={"name": "rs", "annotations": {SUBMITTED_BY: "alice"}})
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "controller": True}
     pod = {"metadata": {"name": "p", "namespace": "default", "ownerReferences": [owner]}}

@@ -133,3 +133,16 @@ def test_a_runtime_that_no_job_could_run_is_refused(of: Json, words: str, kind: 
     with pytest.raises(Denied) as refused:
         admit(kind, body, FakeWorld())
     assert words in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        pytest.param({"spec": {"mlPolicy": {"torch": {}}}}, id="no template"),
+        pytest.param({"spec": {"template": {"metadata": {"labels": {"a": "b"}}}}}, id="no spec of its template"),
+        pytest.param({}, id="nothing, which its schema refuses"),
+    ],
+)
+def test_a_runtime_that_leaves_out_a_part_is_let_in(of: Json) -> None:
+    kind = catalog.TRAININGRUNTIME
+    admit(kind, {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": "r"}, **of}, FakeWorld())

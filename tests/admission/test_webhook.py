@@ -165,6 +165,10 @@ def test_the_name_of_an_object_whose_name_was_generated_is_taken_from_it() -> No
     assert ask("/jobs/validate", question("/jobs/validate", job(minAvailable=1), name=""))["allowed"]
 
 
+def test_a_deletion_is_answered_also_where_the_server_does_not_send_what_is_deleted() -> None:
+    assert ask("/queueacls/validate", question("/queueacls/validate", None, operation="DELETE", name="q"))["allowed"]
+
+
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"request": {"uid": 5}}', b"\xff", b"[" * 100_000])
 def test_what_is_no_review_is_no_traceback(body: bytes) -> None:
     with pytest.raises(BadRequest, match="not an AdmissionReview"):
@@ -462,7 +466,7 @@ async def test_a_new_pod_gets_what_its_autoscaler_recommends(reader: AdmissionRe
     async with reader.serving(hooks=hooks) as webhook:
         tls = await reader.trust()
 
-        async def patch() -> Any:
+        async def patch(pod: Json = pod) -> Any:
             status, body = await post(webhook.port, path, question(path, pod), tls)
             response = json.loads(body)["response"]
             assert (status, response["allowed"]) == (200, True)
@@ -476,6 +480,7 @@ async def test_a_new_pod_gets_what_its_autoscaler_recommends(reader: AdmissionRe
         text = json.dumps(await patch())
         assert '{"cpu": "3"}' in text or '"value": "3"' in text
         assert "container 0: cpu capped to maxAllowed, cpu request" in text
+        assert await patch({**pod, "metadata": {"name": "alone"}}) is None
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ async def test_a_probe_asks_the_host_that_it_names_and_otherwise_the_pod() -> No
     try:
         spec = Container(name="c")
         assert await answers(HTTPGetAction(port=server.port, host="127.0.0.1"), elsewhere, spec)
-        with pytest.raises(OSError, match="127.0.0.9"):
+        with pytest.raises(OSError, match=r"127\.0\.0\.9"):
             await answers(HTTPGetAction(port=server.port, host=elsewhere), "127.0.0.1", spec)
     finally:
         await server.stop()
