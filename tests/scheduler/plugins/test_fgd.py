@@ -279,3 +279,9 @@ def test_a_node_that_says_its_cards_have_any_memory_at_all_costs_none() -> None:
     # so many more that the typical pods are counted again, now with the cards of nodes
     worlds.feed(world, *(pod(name, share=500) for name in "abcd"))
     assert chosen(world, fgd()).keys() == {"a", "b", "c", "d"}
+
+
+def test_cards_beyond_one_that_is_ill_are_given() -> None:
+    ill = gpus("n", 3)
+    ill["metadata"].setdefault("annotations", {})[PRE + "gpu-unhealthy-ids"] = "0,1"
+    assert chosen(world_of(ill, pod("p", share=500)), fgd()) == {"p": ("n", "2")}

@@ -119,7 +119,7 @@ class CardTable:
     def _read_nodes(self, nodes: NodeTable) -> None:
         """Read the cards of nodes and their models."""
         facts = [self._cards_of(node) for node in nodes.facts]
-        width = max([1, *(len(cards) for cards, _ in facts)])
+        width = max([1, *(1 + max(cards, default=0) for cards, _ in facts)])  # those that are ill have numbers, too
         if len(self.version) != nodes.capacity or width > self._total.shape[1]:
             self._allocate(nodes.capacity, max(width, self._total.shape[1]))
             self._clock, self._cursor = -1, NEVER
