@@ -328,3 +328,29 @@ async def test_nothing_is_kept_of_pods_before_a_node_asks() -> None:
     assert not index.has("n6", "default/later")
     await world.admin.ask("DELETE", f"{PODS}/later", {"gracePeriodSeconds": 0})
     assert not index.has("n5", "default/later")
+
+
+@pytest.mark.parametrize(
+    ("selector", "is_allowed"),
+    [
+        pytest.param({"rawSelector": "spec.nodeName=a"}, True, id="its own, as text"),
+        pytest.param({"rawSelector": "spec.nodeName=b"}, False, id="another node's, as text"),
+        pytest.param({"rawSelector": "spec.nodeName"}, False, id="a text that is no selector"),
+        pytest.param({"requirements": [("spec.nodeName", "In", ["a"])]}, True, id="its own, as a requirement"),
+        pytest.param({"requirements": [("spec.nodeName", "NotIn", ["a"])]}, False, id="all others"),
+        pytest.param({"requirements": [("spec.nodeName", "In", ["a", "b"])]}, False, id="its own and another's"),
+        pytest.param(None, False, id="all pods"),
+    ],
+)
+async def test_a_review_of_a_list_of_pods_looks_at_its_field_selector(
+    world: World, selector: dict[str, Any] | None, is_allowed: bool
+) -> None:
+    asked: dict[str, Any] = {"verb": "list", "resource": "pods"}
+    if selector is not None:
+        listed = selector.get("requirements", ())
+        requirements = [{"key": key, "operator": how, "values": values} for key, how, values in listed]
+        asked["fieldSelector"] = {**selector, "requirements": requirements} if requirements else selector
+    user = node_user("a")
+    spec = {"user": user.name, "groups": list(user.groups), "resourceAttributes": asked}
+    review = await world.admin.ask("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", {"spec": spec})
+    assert review["status"]["allowed"] is is_allowed

@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
+from strato.api import catalog
 from strato.api.wire import Request, Response
 from strato.clock import VirtualClock, run_virtual
 from strato.http import streaming
 from strato.http.streaming import Pushing
 from strato.server.api import ApiServer
 from strato.server.embedded import in_memory_server
+from strato.server.fields import Filter
 from strato.server.rest import collections, watching
 from strato.server.rest.continuetokens import TTL_SECONDS
 from tests.server.asking import ADMIN, Client
@@ -288,3 +290,13 @@ def test_a_list_that_took_too_long_is_read_to_its_end_from_what_there_is_now() -
         assert names == [f"m{number:05}" for number in range(COUNT)]
 
     with_maps(main)
+
+
+@pytest.mark.parametrize("selector", ["", "metadata.name!=x"], ids=["everything", "selected"])
+def test_objects_are_selected_in_slices(selector: str) -> None:
+    items = [(f"ns/m{number}", b'{"metadata":{"name":"m"}}') for number in range(10 * COUNT)]
+    selection = collections.Selection(iter(items), Filter(catalog.CONFIGMAP, "", selector), 0)
+    slices = 1
+    while not selection.step():
+        slices += 1
+    assert (slices > 3, len(selection.found)) == (True, len(items))

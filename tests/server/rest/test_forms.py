@@ -146,6 +146,18 @@ async def test_watches_of_both_groups_show_their_form(client: Client, path: str,
     await stream.aclose()
 
 
+@pytest.mark.parametrize("kind", ["PartialObjectMetadata", "PartialObjectMetadataList"])
+async def test_a_watch_of_metadata_alone_has_no_form(client: Client, kind: str) -> None:
+    accept = {"accept": f"application/json;as={kind};g=meta.k8s.io;v=v1"}
+    stream = (await client.server.handle(Request("GET", NEW, {"watch": ["1"]}, accept, b"", ADMIN))).stream
+    assert stream is not None
+    made = await client.ask("POST", NEW, new_event())
+    shown = json.loads(await asyncio.wait_for(anext(stream), 10))["object"]
+    assert (shown.pop("kind"), shown.pop("apiVersion")) == ("PartialObjectMetadata", "meta.k8s.io/v1")
+    assert shown == {"metadata": made["metadata"]}
+    await stream.aclose()  # type: ignore[attr-defined]  # the server's streams are generators
+
+
 def test_a_form_of_what_was_written_in_it_is_the_same() -> None:
     for form in FORMS.values():
         if form.kind.name == "Event":

@@ -136,6 +136,12 @@ async def test_links_and_redirects_of_the_pod_lead_through_the_proxy(world: Worl
     assert (status, headers["location"]) == (302, f"{prefix}/elsewhere?x=1")
 
 
+async def test_headers_of_the_connection_to_the_pod_are_not_passed_back(world: World) -> None:
+    world.answer = Response(200, b"hello", "text/x-own", {"X-Own": "1", "Proxy-Authenticate": "Basic"})
+    status, body, headers = await world.ask("pods/p:90/proxy/")
+    assert (status, body, dict(headers)) == (200, "hello", {"x-own": "1"})
+
+
 async def test_a_large_page_stays_as_it_is(world: World) -> None:
     world.answer = Response(200, PAGE.encode() * 20_000, "text/html")
     assert (await world.ask("pods/p:90/proxy/"))[1] == PAGE * 20_000

@@ -396,3 +396,23 @@ def test_entries_that_cannot_be_read_are_replaced_by_those_there_were() -> None:
                 assert code == 400, after
 
     run(play)
+
+
+def test_entries_that_claim_a_whole_object_keep_nobody_from_applying_less_of_it() -> None:
+    async def play(world: World) -> None:
+        path = "/api/v1/namespaces/default/configmaps/c"
+        config: Json = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "c"},
+            "data": {"a": "1", "b": "2"},
+        }
+        _, made = await world.apply(path, config, "m")
+        (entry,) = made["metadata"]["managedFields"]
+        entry["fieldsV1"] = {f"f:{name}": {".": {}} for name in made}
+        code, _ = await world.ask("PUT", path, made, fieldManager="forger")
+        assert code == 200
+        code, left = await world.apply(path, {**config, "data": {"a": "1"}}, "m", force="true")
+        assert (code, left["data"]["a"], left["metadata"]["name"]) == (200, "1", "c")
+
+    run(play)

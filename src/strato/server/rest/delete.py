@@ -270,7 +270,7 @@ def _read_options(request: Request) -> tuple[Request, Json]:
         request.query = {name: values for name, values in request.query.items() if name not in _DELETE_OPTIONS}
     for name in ("gracePeriodSeconds", "propagationPolicy", "orphanDependents"):
         text = request.param(name)
-        if text and name not in options:
+        if text:
             options[name] = int(text) if name == "gracePeriodSeconds" and _is_number(text) else text
     if request.query.get("dryRun"):
         options["dryRun"] = list(request.query["dryRun"])
