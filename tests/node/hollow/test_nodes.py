@@ -477,6 +477,26 @@ def test_a_clock_that_was_set_back_does_not_lengthen_the_run_of_a_pod_that_is_re
     play(story)
 
 
+def test_a_pod_that_has_ended_does_not_run_again_when_its_node_boots_before_it_has_read_so() -> None:
+    """Chaos seed 20067: the event of a status that the node had written itself came after the boot."""
+
+    async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
+        api.create_pod("p", "hollow-0", restartPolicy="OnFailure", annotations={RUN_SECONDS: "10"})
+        await clock.sleep(9)
+        watchers, api.watchers = api.watchers, []
+        await clock.sleep(2)
+        assert api.phase("p") == "Succeeded"
+        written = len(api.history)
+        nodes.stop_node("hollow-0")
+        nodes.start_node("hollow-0", is_rebooted=True)
+        await clock.sleep(5)
+        api.watchers = watchers
+        phases = {body["status"].get("phase") for _, path, body in api.history[written:] if path.endswith("/pods/p")}
+        assert phases == {"Succeeded"}
+
+    play(story)
+
+
 def test_pods_of_a_former_life_go_on() -> None:
     async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
         api.create_pod("p", "hollow-0", annotations={RUN_SECONDS: "50"})

@@ -8,9 +8,12 @@ from typing import Any
 from strato.api.core import Container, Pod
 from strato.node.hollow.runplan import has_run_annotations
 from strato.node.hollow.starttemplates import StartTemplate, started
-from strato.node.podstatus import PodRecord, pod_status
+from strato.node.podstatus import PodRecord, phase_of, pod_status
 from strato.node.predicates import Claim
 from strato.node.records import record_of
+
+FINAL = ("Succeeded", "Failed")
+"""Phases of pods that have ended."""
 
 
 class HollowPod:
@@ -96,6 +99,11 @@ class HollowPod:
             if self.written_at is not None:
                 pod_status(record, self.written_at)  # sets the transition times of the record's conditions
         return record
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its containers will not run again."""
+        return self._record is not None and phase_of(self._record) in FINAL
 
     def running(self) -> Sequence[Container]:
         """Return the running containers, without sidecars, which end with the others."""

@@ -28,9 +28,10 @@ from strato.node.hollow.backlog import Backlog
 from strato.node.hollow.behaviour import HollowBehaviour
 from strato.node.hollow.cpu import HollowCpu
 from strato.node.hollow.failures import FAILURE, NodeFailures
+from strato.node.hollow.heldpod import FINAL
 from strato.node.hollow.images import ImagePulls
 from strato.node.hollow.offers import CAPACITY, HollowOffer
-from strato.node.hollow.pods import FINAL, HollowPods
+from strato.node.hollow.pods import HollowPods
 from strato.node.hollow.staged import StagedLives, register_bare
 from strato.node.nodesync import NodeSync
 from strato.node.registration import NodeFacts, is_registered, register_node
@@ -197,6 +198,7 @@ class HollowNodes:
         if not self._behaviour.stages_pods:
             for pod in in_order(pod for pod in self._informer.list() if pod.spec.node_name == name):
                 self._pods.observe(pod, self._facts[name].address, is_lost=is_rebooted)
+            self._pods.report_node(name, only_ended=True)
         if not self._behaviour.stages_nodes:
             self._sync.resume(name)
 

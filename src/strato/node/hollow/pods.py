@@ -18,11 +18,11 @@ from strato.clock import Clock, parse_time
 from strato.node.hollow.admission import HollowAdmission
 from strato.node.hollow.cpu import HollowCpu
 from strato.node.hollow.distributions import Draws
-from strato.node.hollow.heldpod import HollowPod, runs_as_written
+from strato.node.hollow.heldpod import FINAL, HollowPod, runs_as_written
 from strato.node.hollow.images import ImagePulls, image_size_problem
 from strato.node.hollow.runplan import plan_run, problems, start_seconds, stop_seconds
 from strato.node.hollow.starttemplates import StartTemplate, StartTemplates, container_id
-from strato.node.podstatus import COMPLETED, CRASH_LOOP, ERROR, ContainerRecord, Ending, phase_of
+from strato.node.podstatus import COMPLETED, CRASH_LOOP, ERROR, ContainerRecord, Ending
 from strato.node.predicates import PodRejection
 from strato.node.records import ephemeral_record, unmet_gates
 from strato.node.restarts import Backoff, should_restart
@@ -32,7 +32,6 @@ from strato.node.timers import Timers
 _ADDRESSES = 2**24 - 2
 _KILLED, _TERMINATED = 137, 143
 """Exit codes of a container that ended by SIGKILL, and by SIGTERM."""
-FINAL = ("Succeeded", "Failed")
 
 MIN_REPORTED_SECONDS = 0.25
 """A pod that starts and ends within this time is first reported when it has ended. A kubelet checks its containers once
@@ -129,15 +128,18 @@ class HollowPods:
             self._admission.give_back(held)
 
     def forget_node(self, node: str) -> None:
-        """Forget all pods of a stopped node, without writing to the API."""
-        for uid in [uid for uid, held in self._pods.items() if held.node == node]:
+        """Forget the pods of a stopped node, without writing to the API.
+
+        Those that have ended stay: what the API's events say of them may be older, and they must not run again.
+        """
+        for uid in [uid for uid, held in self._pods.items() if held.node == node and not held.has_ended]:
             self._drop(uid)
             self._cpu.stop(uid)
 
-    def report_node(self, node: str) -> None:
-        """Write the statuses of a node's pods again."""
+    def report_node(self, node: str, *, only_ended: bool = False) -> None:
+        """Write the statuses of a node's pods again, or of those that have ended."""
         for held in self._pods.values():
-            if held.node == node:
+            if held.node == node and (held.has_ended or not only_ended):
                 self.writer.submit(held)
 
     def set_slowness(self, node: str, factor: float) -> None:
@@ -420,7 +422,7 @@ class HollowPods:
         if held.stops_at is not None and not held.running():
             self._stop(held, _TERMINATED)
             return
-        if (len(record.containers) > 1 or record.ephemeral) and phase_of(record) in FINAL:
+        if (len(record.containers) > 1 or record.ephemeral) and held.has_ended:
             self._end_rest(held, _KILLED)
         self.writer.submit(held)
 
