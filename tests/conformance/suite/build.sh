@@ -8,7 +8,6 @@ mkdir -p "$target"
 cd "$here"
 minor=${version#v1.}
 flags="-s -w -X k8s.io/component-base/version.gitVersion=$version -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=${minor%%.*}"
-source=$(go list -f '{{.Dir}}' -m k8s.io/kubernetes)
 export CGO_ENABLED=0
 
 program() { # NAME COMMAND...: build it unless it is there; half a program is never left
@@ -29,4 +28,4 @@ program agnhost go build
 program nnp go build
 program kubectl go build
 program e2e.test go test -c -vet=off
-ln -sfn "$source" "$target/source"
+ln -sfn "$(go list -f '{{.Dir}}' -m k8s.io/kubernetes)" "$target/source"  # known once it is downloaded
