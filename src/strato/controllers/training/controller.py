@@ -262,12 +262,16 @@ class TrainingController:
         if whole["metadata"]["uid"] != meta.uid:
             return
         templates = _templates(whole["spec"].get(self._framework.replica_map) or {})
+        # roles that are gone since the plan was made have no template
         made = [
-            self._renderer.pod(shape, meta, templates.get(replica.role.lower()) or {}, replica) for replica in wanted
+            self._renderer.pod(shape, meta, templates[role], replica)
+            for replica in wanted
+            if (role := replica.role.lower()) in templates
         ]
         await self._pods.create(meta, made)
-        if launch is not None and self._launchers is not None:
-            await self._launchers.apply(shape, meta, templates.get(LAUNCHER.lower()) or {}, launch)
+        template = templates.get(LAUNCHER.lower())
+        if launch is not None and template is not None and self._launchers is not None:
+            await self._launchers.apply(shape, meta, template, launch)
 
     async def _delete(self, kind: Any, name: str, uid: str, namespace: str) -> None:
         try:
