@@ -55,6 +55,18 @@ def read_text(path: str) -> str:
         return file.readall().decode("utf-8", "replace")
 
 
+def number_of(text: str) -> int:
+    """Return a number that the kernel has written.
+
+    Raises:
+        ValueError: It is none, or has more than 64 bits.
+    """
+    number = int(text)
+    if not -(1 << 63) <= number < 1 << 64:
+        raise ValueError(f"{text[:40]!r} has more than 64 bits")
+    return number
+
+
 def read_pairs(path: str) -> dict[str, int]:
     """Read a file of lines ``name number``.
 
@@ -63,7 +75,7 @@ def read_pairs(path: str) -> dict[str, int]:
         ValueError: The file has another format.
     """
     pairs = (line.split() for line in read_text(path).splitlines())
-    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2}
+    return {pair[0]: number_of(pair[1]) for pair in pairs if len(pair) == 2}
 
 
 def busy_seconds(proc: str = "/proc") -> float:
@@ -73,7 +85,7 @@ def busy_seconds(proc: str = "/proc") -> float:
         OSError, ValueError: They cannot be read.
     """
     with open(f"{proc}/stat", "rb") as file:
-        times = list(map(int, file.readline().split()[1:9]))
+        times = [number_of(text) for text in file.readline().decode().split()[1:9]]
     if len(times) < 5:
         raise ValueError(f"{proc}/stat has no times of the machine")
     return (sum(times) - times[3] - times[4]) / TICKS_PER_SECOND
@@ -86,7 +98,7 @@ def memory(proc: str = "/proc") -> Memory:
         OSError, ValueError, KeyError: It cannot be read.
     """
     lines = (line.split() for line in read_text(f"{proc}/meminfo").splitlines())
-    found = {parts[0]: int(parts[1]) << 10 for parts in lines if len(parts) > 1}
+    found = {parts[0]: number_of(parts[1]) << 10 for parts in lines if len(parts) > 1}
     return Memory(found["MemTotal:"], found["MemAvailable:"])
 
 
@@ -109,7 +121,7 @@ def traffic(proc: str = "/proc") -> dict[str, Traffic]:
         fields = numbers.split()
         if len(fields) < 9:
             raise ValueError(f"{proc}: {line[:80]!r} is no line of an interface")
-        found[name.strip()] = Traffic(int(fields[0]), int(fields[8]))
+        found[name.strip()] = Traffic(number_of(fields[0]), number_of(fields[8]))
     return found
 
 
@@ -124,7 +136,7 @@ def working_set(group: str, *, unified: bool) -> int:
         OSError, ValueError: It cannot be read.
     """
     current, idle = ("memory.current", "inactive_file") if unified else ("memory.usage_in_bytes", "total_inactive_file")
-    used = int(read_text(os.path.join(group, current)))
+    used = number_of(read_text(os.path.join(group, current)))
     return max(0, used - read_pairs(os.path.join(group, "memory.stat")).get(idle, 0))
 
 

@@ -157,11 +157,17 @@ def test_lines_that_cannot_be_read_are_named_by_their_number(shell: Shell, folde
     assert "line 2: No closing quotation" in shell.strato("submit", name, code=2)
 
 
+def test_of_a_thousand_wrong_lines_a_hundred_are_told(shell: Shell, folder: Path) -> None:
+    name = script(folder, *["#SBATCH --foo"] * 1000)
+    assert "error: train.sh is invalid (100 problems)" in shell.strato("submit", name, code=2)
+
+
 BAD_SCRIPTS = [
     pytest.param(b"echo hello\n", "is no batch script: its first line must be #!", id="no interpreter"),
     pytest.param(b"", "is no batch script", id="empty"),
     pytest.param(b"#!/bin/sh\r\necho\r\n", "has DOS line breaks", id="DOS"),
     pytest.param(b"#!/bin/sh\n" + b"#" * 1_000_000, "has more than 900000 bytes", id="too large"),
+    pytest.param(b"#!/bin/sh\n" + b"#SBATCH -n 1\n" * 1001, "has 1001 lines of options, at most 1000", id="options"),
 ]
 
 

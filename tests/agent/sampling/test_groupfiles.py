@@ -62,6 +62,21 @@ def test_a_group_without_a_quota_has_no_periods(tmp_path: Path) -> None:
     assert read_cpu(group) == CpuCounters(2.5, 0, 0)
 
 
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        pytest.param("cpu.stat", f"usage_usec {'9' * 400}\n", id="a time of 400 digits"),
+        pytest.param("cpu.max", f"{'9' * 400} 100000\n", id="a quota of 400 digits"),
+        pytest.param("cpu.max", "400000 0\n", id="a period of zero"),
+    ],
+)
+def test_what_no_kernel_writes_is_an_error_as_any_other(tmp_path: Path, file: str, text: str) -> None:
+    group = unified(tmp_path)
+    (tmp_path / file).write_text(text)
+    with pytest.raises(ValueError, match=r"more than 64 bits|no period"):
+        read_cpu(group) if file == "cpu.stat" else read_quota(group)
+
+
 def test_quotas_are_written_in_the_group_s_own_period_and_what_is_saved_stays_below(tmp_path: Path) -> None:
     old = legacy(tmp_path)
     assert write_quota(old, 1500).milli == 1500

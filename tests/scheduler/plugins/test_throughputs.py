@@ -19,6 +19,7 @@ from strato.scheduler.plugins.throughputs import parse_throughputs, read_through
         pytest.param([4, -5], id="a speed below zero"),
         pytest.param("45", id="text of two characters"),
         pytest.param(4, id="one speed"),
+        pytest.param([4, 10**400], id="a speed that no number holds"),
     ],
 )
 def test_beside_another_kind_there_is_a_pair_of_speeds(speeds: Any) -> None:

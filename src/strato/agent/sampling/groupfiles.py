@@ -54,7 +54,7 @@ def read_cpu(group: ControlGroup) -> CpuCounters:
     if group.is_unified:
         used = stat["usage_usec"] / 1e6 if "usage_usec" in stat else 0.0
     else:
-        used = int(kernelstats.read_text(os.path.join(group.accounting, "cpuacct.usage"))) / 1e9
+        used = kernelstats.number_of(kernelstats.read_text(os.path.join(group.accounting, "cpuacct.usage"))) / 1e9
     return CpuCounters(used, stat.get("nr_periods", 0), stat.get("nr_throttled", 0))
 
 
@@ -71,11 +71,13 @@ def read_quota(group: ControlGroup) -> Quota:
         period = kernelstats.read_text(os.path.join(group.cpu, "cpu.cfs_period_us"))
     burst = 0
     with contextlib.suppress(OSError, ValueError):  # kernels before 5.14 have no burst file
-        burst = int(kernelstats.read_text(_burst_file(group)))
-    length = int(period or CFS_PERIOD_MICROSECONDS)
+        burst = kernelstats.number_of(kernelstats.read_text(_burst_file(group)))
+    length = kernelstats.number_of(period) if period else CFS_PERIOD_MICROSECONDS
+    if length <= 0:
+        raise ValueError(f"{period[:40]!r} is no period")
     if length <= 0:
         raise ValueError(f"a period of {length} µs")
-    return Quota(None if quota in ("max", "-1") else round(int(quota) * 1000 / length), length, burst)
+    return Quota(None if quota in ("max", "-1") else round(kernelstats.number_of(quota) * 1000 / length), length, burst)
 
 
 def write_quota(group: ControlGroup, milli: int | None) -> Quota:
@@ -110,7 +112,7 @@ def read_holdings(group: ControlGroup) -> Holdings:
                 pressures[number] = kernelstats.pressure(kernelstats.read_text(os.path.join(group.cpu, name)))
         with contextlib.suppress(OSError, ValueError):
             parts = kernelstats.read_text(os.path.join(group.cpu, "io.stat")).split()
-            disk = sum(int(part[7:]) for part in parts if part.startswith(("rbytes=", "wbytes=")))
+            disk = sum(kernelstats.number_of(part[7:]) for part in parts if part.startswith(("rbytes=", "wbytes=")))
     return Holdings(memory, pressures[0], pressures[1], disk)
 
 

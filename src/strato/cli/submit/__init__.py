@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from itertools import islice
 from pathlib import Path
 from random import SystemRandom
 from typing import Any
@@ -26,6 +27,8 @@ from strato.errors import InvalidInput, Problem, UsageError, one_line
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _SCRIPT = "strato.submit.script"
+_MOST_PROBLEMS = 100
+"""Most lines whose problems are told; each is compared with all options, for one that may be meant."""
 _CREATED = "strato.submit.created"
 """Key in the context's meta of the callback that srun wants to be called with the job's name."""
 
@@ -48,22 +51,22 @@ class SubmitCommand(click.Command):
         script = wrapped(wrap) if isinstance(wrap, str) else _read(str(path))
         ctx.meta[_SCRIPT] = script
         lines = {one.line: filled_in(self.params, one.words, interspersed=False) for one in script.directives}
-        problems = [
-            Problem(f"line {line}", text) for line, words in lines.items() if (text := self._problem(ctx, words))
-        ]
-        if problems:
+        parser = self.make_parser(ctx)
+        wrong = ((line, text) for line, words in lines.items() if (text := _problem(parser, words)))
+        if problems := [Problem(f"line {line}", text) for line, text in islice(wrong, _MOST_PROBLEMS)]:
             raise InvalidInput(script.name, problems)
         return super().parse_args(ctx, [*(word for words in lines.values() for word in words), *args])
 
-    def _problem(self, ctx: click.Context, words: list[str]) -> str:
-        """Return the error of one of the script's option lines, parsed alone, to name the line in the message."""
-        try:
-            found, _, _ = self.make_parser(ctx).parse_args(list(words))
-        except click.UsageError as error:
-            return error.format_message()
-        if isinstance(found.get("script"), str):
-            return f"{found['script']!r} is no option"
-        return ""
+
+def _problem(parser: Any, words: list[str]) -> str:
+    """Return the error of one of the script's option lines, parsed alone, to name the line in the message."""
+    try:
+        found, _, _ = parser.parse_args(list(words))
+    except click.UsageError as error:
+        return error.format_message()
+    if isinstance(found.get("script"), str):
+        return f"{found['script']!r} is no option"
+    return ""
 
 
 def _read(path: str) -> Script:

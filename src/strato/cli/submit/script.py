@@ -14,6 +14,8 @@ LARGEST_BYTES: Final = 900_000
 """Largest script that fits into a ConfigMap with its metadata."""
 LONGEST_LINE: Final = 16_384
 """Longest line of options in characters: splitting it takes time quadratic in its longest word."""
+MOST_DIRECTIVES: Final = 1000
+"""Most lines of options: every one is parsed alone, so that messages name it."""
 _DIRECTIVE = re.compile(r"#(SBATCH|STRATO)\s+(.*)")
 
 
@@ -64,6 +66,8 @@ class Script:
                 problems.append(Problem(f"line {number}", f"{error}: {line.strip()}"))
         if problems:
             raise InvalidInput(name, problems)
+        if len(directives) > MOST_DIRECTIVES:
+            raise UsageError(f"{name}: has {len(directives)} lines of options, at most {MOST_DIRECTIVES} may be")
         return cls(name, body, tuple(directives))
 
     def data(self) -> dict[str, dict[str, str]]:

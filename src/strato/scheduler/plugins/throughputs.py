@@ -7,8 +7,8 @@ or not; 0 where two do not fit together. Source: stanford-futuredata/gavel, ``si
 from __future__ import annotations
 
 import gzip
-import math
 import re
+import sys
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -128,7 +128,7 @@ def _read_kind(
 
 
 def _is_speed(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max
 
 
 def _is_pair(value: Any) -> bool:

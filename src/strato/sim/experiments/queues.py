@@ -30,6 +30,8 @@ def text_of(path: Path) -> str:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 text (byte {error.start})") from error
+    except ValueError as error:  # its name has a NUL
+        raise UsageError(f"{str(path)!r} cannot be read: {error}") from error
 
 
 def read_queues(given: Any, where: str, folder: Path) -> tuple[dict[str, Any], ...]:

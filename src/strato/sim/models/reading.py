@@ -89,6 +89,9 @@ class _Fields:
         if not text:
             self.note(field, "is missing: a path, from the experiment's folder")
             return None
+        if "\0" in text:
+            self.note(field, f"{text[:40]!r} is no path")
+            return None
         return self._folder / text
 
     def done(self, *known: str) -> None:

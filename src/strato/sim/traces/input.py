@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import csv
+import errno
 import gzip
 import importlib
 import io
@@ -191,6 +192,8 @@ class InputFile:
         """Return the path to open: the file's, or that of a copy of a pipe's content."""
         if self._copy is not None:
             return self._copy
+        if "\0" in str(self.path):
+            raise OSError(errno.EINVAL, "no file can have such a name")
         if self.path.is_file():
             return self.path
         with self.path.open("rb") as pipe:
