@@ -90,7 +90,7 @@ class _Fields:
             self.note(field, "is missing: a path, from the experiment's folder")
             return None
         if "\0" in text:
-            self.note(field, f"{text[:40]!r} is no path")
+            self.note(field, "is no path, as it has a NUL")
             return None
         return self._folder / text
 
