@@ -20,6 +20,7 @@ class Known(NamedTuple):
 
 
 KNOWN = (
+    Known("/daemonsets", "metadata.annotations.*should not be there", "metadata by itself has every annotation"),
     Known("/scale", r"columnDefinitions\[0\].format", "the column of names says so in the table of a scale too"),
     Known("/poddisruptionbudgets", "metadata.labels", "metadata is checked also where the spec is wrong"),
     Known("PATCH .*podtemplates", "FieldManagerConflict.*command", "empty lists and maps stay as sent"),
@@ -27,7 +28,6 @@ KNOWN = (
     Known("/leases", "code: 409, should be 400", "a name that is taken is found before a time of too few digits"),
     Known("PATCH", "should be -?[0-9]{10}|-2147483648", "numbers beyond 32 bits are refused instead of wrapped around"),
     Known("PATCH", "FieldValueInvalid., .patch.*should be \\[\\]", "what is wrong with a patch's result is said"),
-    Known("/daemonsets", "deprecated.daemonset.template.generation", "an annotation nothing reads any more"),
     Known("/services/.*/status", "code: 404", "a status of a Service that is not there is not looked at"),
     Known(
         "/controllerrevisions",

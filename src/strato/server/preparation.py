@@ -388,6 +388,21 @@ def count_generation(kind: Kind, obj: Json, old: Json) -> None:
         obj["metadata"]["generation"] = old["metadata"]["generation"] + 1
 
 
+def number_template(obj: Json, old: Json | None) -> None:
+    """Note in a DaemonSet's metadata how often its template has changed, as Kubernetes does for older clients."""
+    annotations = obj["metadata"].get("annotations") or {}
+    if old is None:
+        given = annotations.get(_TEMPLATE_GENERATION) or ""
+        number = int(given) if given.isdecimal() and len(given) <= _MOST_DIGITS else 1
+    else:
+        number = int((old["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION) or 1)
+        number += (obj.get("spec") or {}).get("template") != (old.get("spec") or {}).get("template")
+    obj["metadata"]["annotations"] = {**annotations, _TEMPLATE_GENERATION: str(max(1, number))}
+
+
+_TEMPLATE_GENERATION, _MOST_DIGITS = "deprecated.daemonset.template.generation", 18
+
+
 def complete_status(kind: Kind, status: Json, before: Json) -> None:
     """Add what a new status of a built-in kind has to have, in place.
 

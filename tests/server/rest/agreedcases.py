@@ -151,11 +151,12 @@ def statuses() -> list[Step]:
 
 
 CHANGES = "the generation of a CSIDriver is not counted"
+OLDER = "deprecated.daemonset.template.generation"
 COLUMNS = "the column of names says so in the table of a scale too"
 FINITE = {"containers": [CONTAINER], "restartPolicy": "Never"}
 STORAGE = "/apis/storage.k8s.io/v1"
 CLASSES = ("", "standard", "A", "kubernetes.io/x")
-SERVICES = ("", "s", "/", "a_b", "1a", "a.b", "S")
+SERVICES: tuple[str, ...] = ("", "s", "/", "a_b", "1a", "a.b", "S")
 EVENT = {"involvedObject": {"namespace": "{ns}", "kind": "Pod", "name": "p"}, "reason": "R", "message": "m"}
 AGREED = [
     Case("classes of claims", [
@@ -243,6 +244,19 @@ AGREED = [
         post(CRDS, crd(deprecated=True, deprecationWarning='use "v2"'), quiet=True),
         get(WIDGETS, until=200),
         post(WIDGETS, {**widget("w"), "other": 1}),
+    ]),
+    Case("templates of daemon sets", [
+        *(post(f"{APPS}/daemonsets", named(name, DEPLOYMENT)) for name in "abc"),
+        post(f"{APPS}/daemonsets", {"metadata": {"name": "d", "annotations": {OLDER: "7"}}, "spec": DEPLOYMENT}),
+        patch(f"{APPS}/daemonsets/d", {"metadata": {"labels": LABELS}}),
+        patch(f"{APPS}/daemonsets/d", {"spec": {"minReadySeconds": 5}}),
+        patch(f"{APPS}/daemonsets/d", {"metadata": {"annotations": {OLDER: "3"}}}),
+        patch(f"{APPS}/daemonsets/d", {"metadata": {"annotations": None}}),
+        patch(f"{APPS}/daemonsets/d", {"spec": {"template": {"spec": {"dnsPolicy": "Default"}}}}),
+        patch(f"{APPS}/daemonsets/d/status", {"status": {"observedGeneration": 2}}),
+        put(f"{APPS}/daemonsets/d", named("d", DEPLOYMENT)),
+        put(f"{APPS}/daemonsets/d/status", {**named("d", DEPLOYMENT), "status": {"numberReady": 1}}, quiet=True),
+        get(f"{APPS}/daemonsets/d"),
     ]),
     Case("names of budgets", [
         post("/apis/policy/v1/namespaces/{ns}/poddisruptionbudgets", named(name, {"minAvailable": 1}))

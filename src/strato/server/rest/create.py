@@ -38,6 +38,10 @@ def _begin_metadata(_state: State, draft: Draft) -> None:
     ownership.put_entries(draft)
 
 
+def _number_template(_state: State, draft: Draft) -> None:
+    preparation.number_template(draft.obj, None)
+
+
 def _identify(state: State, draft: Draft) -> None:
     preparation.identify(draft.served, draft.obj["metadata"], state.clock, state.rng)
 
@@ -122,6 +126,7 @@ CREATION = (
     DeclaredStep(pipeline.fill_defaults, frozenset(_MEMBERS)),
     DeclaredStep(ownership.track, frozenset((METADATA, *_MEMBERS))),
     DeclaredStep(_begin_metadata, frozenset((METADATA,))),
+    DeclaredStep(_number_template, frozenset((METADATA,)), pipeline.is_daemon_set),
     DeclaredStep(_identify, frozenset((METADATA, NEW))),
     DeclaredStep(_begin_status, frozenset(_MEMBERS)),
     DeclaredStep(_require_name, frozenset((METADATA,))),

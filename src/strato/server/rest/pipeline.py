@@ -216,6 +216,11 @@ def admit(state: State, draft: Draft) -> None:
     draft.warnings += draft.admission_request().warnings
 
 
+def is_daemon_set(_state: State, served: Served) -> bool:
+    """Whether the kind is DaemonSet."""
+    return served.kind is catalog.DAEMONSET
+
+
 def is_service(state: State, served: Served) -> bool:
     """Whether the kind is Service, and services get addresses."""
     return served.kind is catalog.SERVICE and state.services is not None

@@ -93,6 +93,10 @@ def _count_generation(_state: State, draft: Draft) -> None:
         preparation.count_generation(draft.served.kind, draft.obj, _old(draft))
 
 
+def _number_template(_state: State, draft: Draft) -> None:
+    preparation.number_template(draft.obj, _old(draft))
+
+
 def _prepare_definition(state: State, draft: Draft) -> None:
     obj = draft.obj
     obj["status"] = copy.deepcopy(obj.get("status") or {})  # a copy, as the old one is compared later
@@ -181,6 +185,7 @@ UPDATE = (
     DeclaredStep(pipeline.mutate, _ALL, pipeline.has_rules("UPDATE")),
     DeclaredStep(None, _ALL, yielding=pipeline.call_mutating),
     DeclaredStep(_count_generation, frozenset((REST, STATUS))),
+    DeclaredStep(_number_template, frozenset((METADATA, REST)), pipeline.is_daemon_set),
     DeclaredStep(_prepare_definition, _ALL, _is_definition),
     DeclaredStep(_check_types, _ALL, lambda _, served: served.kind is catalog.VALIDATINGADMISSIONPOLICY),
     DeclaredStep(pipeline.validate, _OBJECT),
