@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
+from strato.api import catalog
 from strato.api.defaults.flowcontrol import default_flow_schema, default_priority_level
 from strato.api.defaults.others import default_policy_binding
 from strato.api.defaults.service import default_service, keep_addresses
 from strato.api.defaults.workloads import default_job
+from strato.api.kinds import Kind
+from strato.api.validation import validate_create
 from strato.api.validation.clusternetworks import (
     validate_ip_address,
     validate_service_cidr,
@@ -474,3 +477,14 @@ def test_a_service_keeps_all_addresses_that_an_update_leaves_out() -> None:
         spec: Json = {"type": "ClusterIP", **new}
         keep_addresses({"spec": spec}, {"spec": {"type": "ClusterIP", **addresses}})
         assert {name: spec[name] for name in addresses if spec.get(name)} == (addresses if kept else {})
+
+
+@pytest.mark.parametrize(
+    ("kind", "members"),
+    [
+        (catalog.ENDPOINTS, {"subsets": [{"addresses": [{"ip": "127.64.0.5"}]}]}),
+        (catalog.ENDPOINTSLICE, {"addressType": "IPv4", "endpoints": [{"addresses": ["127.64.0.5"]}]}),
+    ],
+)
+def test_pods_of_an_ordinary_user_may_be_endpoints_at_their_addresses_of_loopback(kind: Kind, members: Json) -> None:
+    assert validate_create(kind, {"metadata": {"name": "s", "namespace": "d"}, **members}) == []

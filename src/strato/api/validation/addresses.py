@@ -51,11 +51,12 @@ def read_range(text: str) -> tuple[Network | None, str]:
 
 
 def of_no_endpoint(address: Address, field: str, text: str) -> Iterator[Cause]:
-    """Yield why an endpoint cannot have an address: nobody else reaches it there."""
+    """Yield why an endpoint cannot have an address: nobody else reaches it there.
+
+    Unlike on Kubernetes it may be one of loopback: pods of an ordinary user's node have such addresses.
+    """
     if address.is_unspecified:
         yield invalid_value(field, text, f"may not be unspecified ({address})")
-    if address.is_loopback:
-        yield invalid_value(field, text, "may not be in the loopback range (127.0.0.0/8, ::1/128)")
     if address.is_link_local:
         yield invalid_value(field, text, "may not be in the link-local range (169.254.0.0/16, fe80::/10)")
     if any(address in network for network in _LINK_LOCAL_MULTICAST):
