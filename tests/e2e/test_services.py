@@ -134,6 +134,21 @@ def test_pods_without_a_token_have_no_volume(world: EmbeddedWorld) -> None:
     assert not world.get("pod", "plain")["spec"].get("volumes")
 
 
+def test_services_have_endpoints_where_pods_have_addresses_of_loopback(tmp_path: Path) -> None:
+    """As those of every node of an ordinary user have."""
+    with embedded(tmp_path / "home", "--pod-network", "host") as alone:
+        serve = "mkdir /tmp/web; cd /tmp/web; echo -n served > name; exec python3 -m http.server 8099 --bind $AT"
+        at = {"name": "AT", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+        made = pod("web", ["sh", "-c", serve], {"app": "web"}, restartPolicy="Always")
+        made["spec"]["containers"][0]["env"] = [at]
+        create(alone, made)
+        create(alone, service("web", ports=[{"name": "http", "port": 8080, "targetPort": 8099}]))
+        alone.kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=120s")
+        assert alone.get("pod", "web")["status"]["podIP"].startswith("127.")
+        url = f"http://{alone.get('service', 'web')['spec']['clusterIP']}:8080/name"
+        eventually(lambda: urllib.request.urlopen(url, timeout=5).read() == b"served", what="the Service answers")
+
+
 def test_a_pod_that_looks_for_a_host_elsewhere_in_vain_is_told_why(tmp_path: Path) -> None:
     """Here by the user's wish; without nftables the event names the package in these brackets."""
     with embedded(tmp_path / "home", "--pod-network", "isolated") as alone:
