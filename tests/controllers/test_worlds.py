@@ -39,9 +39,11 @@ EXACT = frozenset(
         "test_endpoints_follow_pods",
         "test_a_silent_node_is_tainted_and_loses_its_pods",
         "test_a_deployment_scales_and_rolls",
+        "test_an_action_that_waits_already_is_not_announced_again",
         "test_a_terminating_namespace_says_what_it_waits_for_and_asks_less_and_less_often",
         "test_pods_bear_a_taint_for_their_time_and_say_why_they_go",
         # their pods are on no node, and are collected before long
+        "test_a_pod_whose_name_is_free_again_is_made",
         "test_deleting_a_job_removes_what_it_made_and_nothing_else",
         "test_deleting_a_replication_controller_leaves_its_pods_where_nothing_else_is_asked_for",
         "test_a_named_port_that_differs_between_pods_makes_a_slice_each",
