@@ -67,6 +67,16 @@ def number_of(text: str) -> int:
     return number
 
 
+def read_number(path: str) -> int:
+    """Return the number that a file consists of.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It holds no number, or one of more than 64 bits.
+    """
+    return number_of(read_text(path))
+
+
 def read_pairs(path: str) -> dict[str, int]:
     """Read a file of lines ``name number``.
 
@@ -136,7 +146,7 @@ def working_set(group: str, *, unified: bool) -> int:
         OSError, ValueError: It cannot be read.
     """
     current, idle = ("memory.current", "inactive_file") if unified else ("memory.usage_in_bytes", "total_inactive_file")
-    used = number_of(read_text(os.path.join(group, current)))
+    used = read_number(os.path.join(group, current))
     return max(0, used - read_pairs(os.path.join(group, "memory.stat")).get(idle, 0))
 
 

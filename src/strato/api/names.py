@@ -220,8 +220,12 @@ def check_port_number(value: int) -> list[str]:
 
 def check_ip(value: str) -> list[str]:
     """Return why the value is no IP address."""
+    return [NO_ADDRESS] if parse_ip(value) is None else []
+
+
+def parse_ip(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return an IP address, which has no zone; None if the value is none."""
     try:
-        is_address = "%" not in value and ipaddress.ip_address(value) is not None
+        return ipaddress.ip_address(value) if "%" not in value else None
     except ValueError:
-        is_address = False
-    return [] if is_address else [NO_ADDRESS]
+        return None

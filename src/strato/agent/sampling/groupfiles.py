@@ -54,7 +54,7 @@ def read_cpu(group: ControlGroup) -> CpuCounters:
     if group.is_unified:
         used = stat["usage_usec"] / 1e6 if "usage_usec" in stat else 0.0
     else:
-        used = kernelstats.number_of(kernelstats.read_text(os.path.join(group.accounting, "cpuacct.usage"))) / 1e9
+        used = kernelstats.read_number(os.path.join(group.accounting, "cpuacct.usage")) / 1e9
     return CpuCounters(used, stat.get("nr_periods", 0), stat.get("nr_throttled", 0))
 
 
@@ -71,12 +71,10 @@ def read_quota(group: ControlGroup) -> Quota:
         period = kernelstats.read_text(os.path.join(group.cpu, "cpu.cfs_period_us"))
     burst = 0
     with contextlib.suppress(OSError, ValueError):  # kernels before 5.14 have no burst file
-        burst = kernelstats.number_of(kernelstats.read_text(_burst_file(group)))
+        burst = kernelstats.read_number(_burst_file(group))
     length = kernelstats.number_of(period) if period else CFS_PERIOD_MICROSECONDS
     if length <= 0:
         raise ValueError(f"{period[:40]!r} is no period")
-    if length <= 0:
-        raise ValueError(f"a period of {length} µs")
     return Quota(None if quota in ("max", "-1") else round(kernelstats.number_of(quota) * 1000 / length), length, burst)
 
 

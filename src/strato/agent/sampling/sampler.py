@@ -134,9 +134,5 @@ class Sampler:
     def _link_bytes_per_second(self, name: str) -> float:
         """Return the speed of a physical link; 0 for virtual ones, or if the driver does not report it."""
         with contextlib.suppress(OSError, ValueError):
-            return (
-                max(0, kernelstats.number_of(kernelstats.read_text(f"{self._sys}/class/net/{name}/speed")))
-                * _MEGA
-                / _BITS_PER_BYTE
-            )
+            return max(0, kernelstats.read_number(f"{self._sys}/class/net/{name}/speed")) * _MEGA / _BITS_PER_BYTE
         return 0.0

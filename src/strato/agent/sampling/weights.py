@@ -11,7 +11,7 @@ import contextlib
 import os
 
 from strato.agent.sampling.layouts import ControlGroup
-from strato.kernelstats import number_of, read_text
+from strato.kernelstats import read_number, read_text
 
 _LEAST_SHARES, _LEAST_WEIGHT = 2, 1
 
@@ -19,7 +19,7 @@ _LEAST_SHARES, _LEAST_WEIGHT = 2, 1
 def read_weight(group: ControlGroup) -> int | None:
     """Return a group's shares, or weight in version 2; None if it is idle already or cannot be read."""
     try:
-        return None if gives_way(group) else number_of(read_text(_weight_file(group)))
+        return None if gives_way(group) else read_number(_weight_file(group))
     except (OSError, ValueError):
         return None
 
@@ -32,7 +32,7 @@ def gives_way(group: ControlGroup) -> bool:
     """
     if os.path.exists(_idle_file(group)):
         return read_text(_idle_file(group)).strip() == "1"
-    return number_of(read_text(_weight_file(group))) <= _least(group)
+    return read_number(_weight_file(group)) <= _least(group)
 
 
 def give_way(group: ControlGroup) -> None:
@@ -60,7 +60,7 @@ def take_part(group: ControlGroup, weight: int) -> None:
     if os.path.exists(_idle_file(group)):
         _write(_idle_file(group), "0")  # no weight can be set while the file has 1
     with contextlib.suppress(ValueError):
-        if number_of(read_text(_weight_file(group))) == weight:
+        if read_number(_weight_file(group)) == weight:
             return
     _write(_weight_file(group), str(weight))
 

@@ -20,13 +20,11 @@ _LINK_LOCAL_MULTICAST = ipaddress.ip_network("224.0.0.0/24"), ipaddress.ip_netwo
 
 def read_address(text: str) -> tuple[Address | None, str]:
     """Return an address and what is wrong with how it is written; None if it is none."""
-    try:
-        address = ipaddress.ip_address(_without_zeros(text)) if "%" not in text else None  # no zone
-    except ValueError:
-        address = None
+    plain = _without_zeros(text)
+    address = names.parse_ip(plain)
     if address is None:
         return None, names.NO_ADDRESS
-    if _without_zeros(text) != text:
+    if plain != text:
         return address, "must not have leading 0s"
     return address, "must not be an IPv4-mapped IPv6 address" if _is_mapped(address) else ""
 

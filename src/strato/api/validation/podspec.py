@@ -15,6 +15,7 @@ from strato.api.validation.containers import (
 )
 from strato.api.validation.metadata import validate_annotations, validate_labels
 from strato.api.validation.security import validate_pod_security
+from strato.api.validation.selectors import expression_problems
 from strato.api.validation.volumes import validate_volumes
 from strato.errors import Cause
 
@@ -182,28 +183,8 @@ def _validate_affinity(affinity: Json, field: str, causes: list[Cause]) -> None:
 def _validate_node_term(term: Json, field: str, causes: list[Cause], *, hard: bool) -> None:
     """Check expressions over nodes' labels; checks that values are valid labels only in required terms (``hard``)."""
     for index, expression in enumerate(term.get("matchExpressions") or ()):
-        place, operator = f"{field}.matchExpressions[{index}]", expression.get("operator") or ""
-        values, key = expression.get("values") or (), expression.get("key") or ""
-        if operator in ("In", "NotIn"):
-            if not values:
-                causes.append(required(f"{place}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
-        elif operator in ("Exists", "DoesNotExist"):
-            if values:
-                text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-                causes.append(forbidden_field(f"{place}.values", text))
-        elif operator in ("Gt", "Lt"):
-            if len(values) != 1:
-                text = "must be specified single value when `operator` is 'Lt' or 'Gt'"
-                causes.append(required(f"{place}.values", text))
-        else:
-            causes.append(invalid_value(f"{place}.operator", operator, "not a valid selector operator"))
-        causes += [invalid_value(f"{place}.key", key, text) for text in names.check_qualified_name(key)]
-        if hard:
-            causes += [
-                invalid_value(f"{place}.values[{at}]", value, text)
-                for at, value in enumerate(values)
-                for text in names.check_label_value(value)
-            ]
+        place = f"{field}.matchExpressions[{index}]"
+        causes += expression_problems(expression, place, compares=True, checks_values=hard)
 
 
 def _validate_weights(terms: list[Json] | None, field: str, causes: list[Cause]) -> None:
