@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+import json
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import cast
 
 import pytest
 
+from strato.api import catalog
 from strato.client import http
 from strato.client.config import ClusterConfig
 from strato.client.http import HttpCluster
 from strato.clock import SystemClock
 from strato.errors import Forbidden, Unavailable, UsageError
-from strato.http.client import Headers
+from strato.http.client import Answer, Connection, Headers
 from strato.http.pool import ConnectionPool, Origin
 
 Script = Callable[["Peer"], Awaitable[None]]
@@ -285,6 +289,70 @@ async def test_slow_reader_of_a_stream_gets_all_of_it(server: Scripted, client: 
         for _ in range(5):
             await asyncio.sleep(0)
     assert seen == size
+
+
+class Paced(Connection):
+    """A connection on which parts of a body arrive at given instants; what is left to collect arrives together."""
+
+    def __init__(self, instants: Sequence[float]) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.rest = deque(enumerate(instants))
+        self.collected: list[float] = []
+        self.loop = cast(asyncio.AbstractEventLoop, self)
+        self.answer = Answer(self, streamed=True)
+
+    def time(self) -> float:
+        return self.now
+
+    def create_future(self) -> asyncio.Future[None]:
+        """Called when the reader waits: the next part arrives."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.arrive(self.rest[0][1] if self.rest else self.now)
+        waiter.set_result(None)
+        return waiter
+
+    async def collect(self, seconds: float) -> None:
+        self.collected.append(self.now)
+        self.arrive(self.now + seconds)
+
+    def arrive(self, until: float) -> None:
+        self.now = max(self.now, until)
+        while self.rest and self.rest[0][1] <= self.now:
+            self.answer.body.append(b"%d," % self.rest.popleft()[0])
+        self.answer.complete = not self.rest
+
+
+@pytest.mark.parametrize(
+    ("instants", "chunks", "collected"),
+    [
+        pytest.param([1.0, 2.0, 3.0], ["0,", "1,", "2,"], [], id="alone, each at once"),
+        pytest.param([1.0, 1.003, 1.008, 1.012], ["0,", "1,", "2,3,"], [1.003, 1.013], id="a burst, together"),
+        pytest.param([1.0, 1.005, 1.009], ["0,", "1,", "2,"], [1.009], id="as far apart as half of the time, alone"),
+        pytest.param([1.0, 1.001, 1.02, 2.0], ["0,", "1,", "2,", "3,"], [1.001], id="a burst that is over"),
+    ],
+)
+async def test_parts_of_a_busy_stream_are_collected(
+    instants: list[float], chunks: list[str], collected: list[float]
+) -> None:
+    connection = Paced(instants)
+    assert [chunk.decode() async for chunk in connection.answer.chunks(0.01)] == chunks
+    assert connection.collected == pytest.approx(collected)
+
+
+async def test_every_event_of_a_busy_watch_arrives_once_and_in_order(server: Scripted, client: HttpCluster) -> None:
+    async def busy(peer: Peer) -> None:
+        await peer.answer(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n")
+        for number in range(300):
+            pod = {"kind": "Pod", "metadata": {"name": f"p{number}", "resourceVersion": str(number)}}
+            peer.writer.write(json.dumps({"type": "ADDED", "object": pod}).encode() + b"\n")
+            await peer.writer.drain()
+            if number % 3:
+                await asyncio.sleep(0)
+
+    server.scripts = [busy]
+    names = [event.object["metadata"]["name"] async for batch in client.watch(catalog.POD) for event in batch]
+    assert names == [f"p{number}" for number in range(300)]
 
 
 async def test_closing_ends_what_is_under_way(server: Scripted, client: HttpCluster) -> None:

@@ -35,6 +35,8 @@ OVERLOAD_RETRIES = 8
 _WRITE_TIMEOUT_SECONDS = 30.0
 """`HttpCluster`'s ``idle_seconds`` for writes; shorter, as a worker that waits for an answer holds up other writes."""
 _STREAM_SLACK_SECONDS = 30.0
+_COLLECT_SECONDS = 0.02
+"""How long the events of a busy watch collect. An API server sends each of them by itself."""
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9/._~-]*", re.ASCII).fullmatch
 """Matches a path without characters to quote, as nearly all are; `quote` would cost more."""
 
@@ -156,13 +158,17 @@ class HttpCluster(WireCluster):
             raise
         content_type = (answer.headers.raw_value(b"Content-Type") or b"application/json").decode("latin-1")
         if streamed:
-            return Response(answer.status, b"", content_type, answer.headers, self._chunks(pool, connection, answer))
+            collect_seconds = _COLLECT_SECONDS if request.param("watch") else 0.0
+            body_stream = self._chunks(pool, connection, answer, collect_seconds)
+            return Response(answer.status, b"", content_type, answer.headers, body_stream)
         pool.release(connection)
         return Response(answer.status, body, content_type, answer.headers)
 
-    async def _chunks(self, pool: ConnectionPool, connection: Connection, answer: Answer) -> AsyncIterator[bytes]:
+    async def _chunks(
+        self, pool: ConnectionPool, connection: Connection, answer: Answer, collect_seconds: float
+    ) -> AsyncIterator[bytes]:
         try:
-            async for chunk in answer.chunks():
+            async for chunk in answer.chunks(collect_seconds):
                 yield chunk
         except OSError as error:
             raise self._unavailable(error) from error
