@@ -12,8 +12,9 @@ from strato.api import catalog
 from strato.api.core import ConfigMap
 from strato.api.wire import Request, Response
 from strato.client.cluster import Created
+from strato.clock import Clock
 from strato.controllers.job.calls import Call, Compute, Create, Delete, Get, PatchCall, Plan, Set, ask
-from strato.controllers.job.executor import Executor
+from strato.controllers.job.executor import CONCURRENT_CALLS, Executor
 from strato.errors import AlreadyExists, ApiError, InvariantError, NotFound
 from tests.controllers.world import ADMIN, MeddlingCluster, World, play
 
@@ -56,6 +57,37 @@ def test_plans_go_side_by_side_and_their_calls_together(at_once: int) -> None:
         whole, rest = divmod(7, min(at_once, 7))
         assert sorted(cluster.sent, reverse=True) == [min(at_once, 7)] * 4 * whole + [rest] * 4 * bool(rest)
 
+    play(scenario)
+
+
+def test_plans_of_all_workers_share_one_bound_of_calls_in_flight() -> None:
+    def wide(name: str) -> Plan[int]:
+        answers = yield [Create(catalog.CONFIGMAP, "default", settings(f"{name}{number}")) for number in range(50)]
+        return sum(isinstance(answer, Created) for answer in answers)
+
+    class Counting(Together):
+        in_flight = most = 0
+
+        async def exchange_all(self, requests: Sequence[Request]) -> Sequence[Response | ApiError]:
+            self.in_flight += 1
+            self.most = max(self.most, self.in_flight)
+            await clock.sleep(0.01)
+            try:
+                return await super().exchange_all(requests)
+            finally:
+                self.in_flight -= 1
+
+    async def scenario(world: World) -> None:
+        nonlocal clock
+        clock = world.clock
+        cluster = Counting(world, 1)
+        executor = Executor(cluster, clock)
+        async with asyncio.TaskGroup() as group:
+            runs = [group.create_task(executor.run([wide(name)])) for name in "abcde"]
+        assert [run.result() for run in runs] == [[50]] * 5
+        assert cluster.most == CONCURRENT_CALLS
+
+    clock: Clock
     play(scenario)
 
 

@@ -6,6 +6,7 @@ a batch). Over a network `at_once` is 1: each call is a request of its own.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -14,8 +15,9 @@ from strato.clock import Clock
 from strato.controllers.job.calls import Call, Compute, Create, Delete, Get, PatchCall, Plan, Set, T
 from strato.controllers.parallel import for_each, off_loop
 
-CONCURRENT_CALLS = 64
-"""Calls, or batches of them, in flight for plans that are carried out together."""
+CONCURRENT_CALLS = 32
+"""Calls, or batches of them, in flight for all plans: enough to keep an API server busy. More would only wait there,
+each on a connection of its own, whose TLS handshake costs the server more than a request."""
 
 
 class Executor:
@@ -24,6 +26,7 @@ class Executor:
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
         self._cluster = cluster
         self._clock = clock
+        self._in_flight = asyncio.Semaphore(CONCURRENT_CALLS)
         self.batch = cluster.at_once
         """Most similar calls in a batch."""
 
@@ -67,7 +70,8 @@ class Executor:
 
         async def send(batch: list[int]) -> None:
             try:
-                found = await self._send_batch([calls[position] for position in batch])
+                async with self._in_flight:
+                    found = await self._send_batch([calls[position] for position in batch])
             except Exception as error:
                 found = [error] * len(batch)
             for position, answer in zip(batch, found, strict=True):
