@@ -57,7 +57,16 @@ class Api:
 class World:
     """A queue in front of an API; what is put is written as it is."""
 
-    def __init__(self, clock: VirtualClock, *, batch: int = 1, retries: Retries | None = None, **options: int) -> None:
+    def __init__(
+        self,
+        clock: VirtualClock,
+        *,
+        batch: int = 1,
+        retries: Retries | None = None,
+        low_workers: int = 1,
+        low_workers_in_load: int = 0,
+        **options: int,
+    ) -> None:
         self.clock = clock
         self.api = Api(clock)
         self.load = LoadMeter()
@@ -72,7 +81,7 @@ class World:
                 on_confirmed=lambda key, number, _: self.confirmed.append((key, number)),
                 on_refused=lambda key, number, error: self.refused.append((key, number, type(error).__name__)),
             ),
-            InFlight(2, batch),
+            InFlight(max(2, low_workers), batch, low_workers, low_workers_in_load),
             retries=retries,
             load=self.load,
             **options,
@@ -433,6 +442,29 @@ def test_without_a_burst_low_priority_is_written_at_once_a_batch_at_a_time() -> 
         assert [number for _, _, number in w.api.sent] == list(range(100))
 
     play(story, batch=16)
+
+
+@pytest.mark.parametrize(("in_load", "expected"), [(1, 1), (2, 2), (0, 4)])
+def test_low_priority_statuses_that_waited_long_enough_are_few_at_a_time_in_load(in_load: int, expected: int) -> None:
+    async def story(w: World) -> None:
+        w.api.seconds = 0.25
+        for number in range(120):
+            w.queue.put(f"k{number}", number, low_priority=True)
+            if not number:
+                w.load.add(1000, w.clock.monotonic())
+        at_once: list[int] = []
+        for _ in range(32):
+            w.load.add(20, w.clock.monotonic())
+            await w.clock.sleep(0.125)
+            at_once.append(sum(w.api.in_flight.values()))
+        assert max(at_once) == expected
+        await w.clock.sleep(LOAD_WINDOW_SECONDS + 0.3)
+        assert sum(w.api.in_flight.values()) == 4, "the load is over"
+        await w.clock.sleep(30.0)
+        assert sorted(number for _, _, number in w.api.sent) == list(range(120))
+        assert len(w.queue) == 0
+
+    play(story, low_workers=4, low_workers_in_load=in_load)
 
 
 def test_work_that_comes_steadily_and_slowly_is_no_load_however_long() -> None:

@@ -4,8 +4,8 @@ Recording never waits and never fails: events go through a bounded status queue.
 existing one, many similar messages are aggregated into one event, and what exceeds the rate is dropped and counted. The
 rules and numbers are those of client-go's event correlator.
 
-No component acts upon an event, so events are written with low priority: during load they wait up to two seconds, and
-several are written with one call where the transport allows.
+No component acts upon an event, so events are written with low priority: during load they wait two seconds and are then
+written one after the other, unless the queue is half full. Several share one call where the transport allows.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class EventRecorder:
                 on_confirmed=self._on_confirmed,
                 on_refused=self._on_refused,
             ),
-            InFlight(writers, min(_BATCH_SIZE, cluster.at_once), low_workers=writers),
+            InFlight(writers, min(_BATCH_SIZE, cluster.at_once), low_workers=writers, low_workers_in_load=1),
             retries=Retries(
                 first_seconds=1.0,
                 give_up_seconds=_GIVE_UP_SECONDS,

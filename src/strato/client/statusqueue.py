@@ -133,6 +133,8 @@ class InFlight:
     """Most writes of a batch."""
     low_workers: int = 1
     """Most batches of low-priority statuses in flight; few, so that other work finds the API free."""
+    low_workers_in_load: int = 0
+    """The same while there is load; 0 is as many as without."""
 
 
 class StatusQueue(Generic[K, D, R]):
@@ -164,6 +166,7 @@ class StatusQueue(Generic[K, D, R]):
         self._batch = in_flight.batch
         self._load = load if load is not None else LoadMeter()
         self._low_workers = in_flight.low_workers
+        self._low_workers_in_load = in_flight.low_workers_in_load or in_flight.low_workers
         self._retries = retries if retries is not None else Retries()
         self._capacity = capacity
         self._remembered = remembered
@@ -287,17 +290,18 @@ class StatusQueue(Generic[K, D, R]):
         elif entry.low:
             entry.place = _LOW
             self._low[entry.key] = entry
-            if self._low_looks < self._low_workers:
-                self._schedule_low(now)
+            self._schedule_low(now)
         else:
             entry.place = _QUEUED
             self._writes.add(entry)
 
     def _schedule_low(self, now: float) -> None:
-        """Have a worker check the low-priority entries when the load ends or the first has waited long enough."""
-        if self._low and self._low_looks < self._low_workers:
+        """Have workers check the low-priority entries when the load ends or the first has waited long enough."""
+        defers_low = self._defers_low(now)
+        workers = self._low_workers_in_load if defers_low else self._low_workers
+        while self._low_looks < min(workers, len(self._low)):
             self._low_looks += 1
-            due = min(self._low_expires(), self._load.over_at) if self._defers_low(now) else now
+            due = min(self._low_expires(), self._load.over_at) if defers_low else now
             self._writes.add_after(None, max(due - now, _LOW_STEP_SECONDS) if due > now else 0.0)
 
     def _defers_low(self, now: float) -> bool:
