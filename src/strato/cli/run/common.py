@@ -213,7 +213,7 @@ async def serve(
 async def _run_member(cluster: Cluster, random: Random, common: Common, member: RunningComponent) -> None:
     if member.prepare is not None:
         await asyncio.to_thread(member.prepare)
-        gc.freeze()  # modules and kernels stay for good: garbage collections need not traverse them
+    gc.freeze()  # modules and kernels stay for good: garbage collections need not traverse them
     if member.lease and common.leader_elect:
         await _lead(cluster, random, common, member)
     else:
