@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -298,10 +298,22 @@ class KubeWorld(PartsWorld):
     """kube-apiserver, etcd and kube-controller-manager, with our parts as separate processes against them."""
 
     is_kubernetes = True
+    manager_options: tuple[str, ...] = ()
+    """Further options of kube-controller-manager."""
 
-    def __init__(self, directory: Path, *, hollow_nodes: int = 4, cpu: str = "4", memory: str = "16Gi") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        hollow_nodes: int = 4,
+        cpu: str = "4",
+        memory: str = "16Gi",
+        admission: Iterable[str] = SERVICES,
+    ) -> None:
         super().__init__(directory)
         self.kubeconfig = directory / "kubeconfig"
+        self.admission = ",".join(admission)
+        """Paths of the webhook's services that the API server asks."""
         self.nodes = ("--hollow-nodes", str(hollow_nodes), "--cpu", cpu, "--memory", memory)
         self.client_ca = directory / "client-ca.crt"
         self.webhook_port = 0
@@ -357,7 +369,7 @@ class KubeWorld(PartsWorld):
             "kube-controller-manager",
             [str(self.binaries / "kube-controller-manager"), f"--kubeconfig={self.kubeconfig}"]
             + ["--leader-elect=false", "--secure-port=0"]
-            + [f"--service-account-private-key-file={self.directory / 'sa.key'}"],
+            + [f"--service-account-private-key-file={self.directory / 'sa.key'}", *self.manager_options],
         )
 
     def start_api_server(self, *, disabled_plugins: str = "ServiceAccount") -> None:
@@ -449,8 +461,7 @@ class KubeWorld(PartsWorld):
 
     def start_webhook(self, *options: str) -> None:
         """Start the webhook, and wait until the API server asks it; it notices new configurations a little later."""
-        every = ",".join(SERVICES)
-        chosen = ("--set", f"custom.enabled_admissions={every}")
+        chosen = ("--set", f"custom.enabled_admissions={self.admission}")
         manifests = list(yaml.safe_load_all(self.strato("install", "--dry-run", "--only", "admission", *chosen)))
         hooks = [body for body in manifests if body["kind"].endswith("WebhookConfiguration")]
         if self.get("validatingwebhookconfiguration", "volcano-admission-service-jobs-validate") is None:
@@ -458,7 +469,7 @@ class KubeWorld(PartsWorld):
         self.webhook_port = self.webhook_port or free_port()
         address = f"https://127.0.0.1:{self.webhook_port}"
         where = ("--webhook-url", address, "--port", str(self.webhook_port))
-        self.start_part("webhook", *where, "--enabled-admission", every, *options)
+        self.start_part("webhook", *where, "--enabled-admission", self.admission, *options)
         unnamed = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "unasked"}}
         unnamed["spec"] = {"weight": 1, "parent": "nobody"}
 
