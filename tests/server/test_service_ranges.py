@@ -106,7 +106,7 @@ def test_when_one_range_is_full_the_next_is_used() -> None:
     [
         ([], "at least one CIDR required"),
         (["10.0.0.0/8", "fd00::/64", "10.1.0.0/16"], "may only hold up to 2 values"),
-        (["10.0.0.1/8"], "must be in canonical form"),
+        (["10.0.0.1/8"], "must not have bits set beyond the prefix length"),
         (["10.0.0.0"], "must be a valid CIDR value"),
         (["10.0.0.0/8", "10.1.0.0/16"], "no more than one IP for each IP family"),
     ],
@@ -137,7 +137,7 @@ def test_ranges_and_parents_do_not_change() -> None:
 @pytest.mark.parametrize(
     ("obj", "want"),
     [
-        (address("10.0.0.01"), "must be a valid IP address"),
+        (address("10.0.0.01"), "must not have leading 0s"),
         (address("FD00::1"), 'must be in canonical form ("fd00::1")'),
         (address("::ffff:10.0.0.1"), "must not be an IPv4-mapped IPv6 address"),
         (address("10.0.0.1", resource=""), "spec.parentRef.resource: Required value"),

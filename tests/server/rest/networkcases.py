@@ -247,6 +247,16 @@ def binding(**members: Any) -> dict[str, Any]:
 CLASSES = f"{NETWORKING}/ingressclasses"
 CLASSED = {"defaultBackend": SERVICE, "ingressClassName": "c"}
 GIVEN = {"kubernetes.io/ingress.class": "other"}
+IP_NAMES = (
+    *("192.0.2.77", "2001:db8::77", "192.0.02.77", "192.0.2.077", "2001:db8::0:77", "2001:DB8::78", "2001:db8::%eth0"),
+    *("fe80::1%1", "::ffff:192.0.2.77", "192.0.2", "x", "192.0.2.77/32", "0.0.0.0", "::"),
+)
+CIDRS = (
+    *("192.0.2.1/24", "192.0.02.0/24", "192.0.2.0/024", "2001:DB8::/64", "2001:db8:0::/64", "2001:db8::1/64"),
+    *("::ffff:192.0.2.0/120", "192.0.2.0", "192.0.2.0/33", "192.0.2.0/-1", "192.0.2.0/ 24", "fe80::%1/64", "x/24", ""),
+)
+PARENT = {"parentRef": {"resource": "services", "namespace": "n", "name": "s"}}
+
 NETWORKS = [
     Case("specs of ingresses", each(INGRESSES, *(policy(spec) for spec in INGRESS_SPECS))),
     Case("classes of ingresses", [
@@ -275,6 +285,18 @@ NETWORKS = [
         post(CLASSES, {"metadata": {"name": "other-{x}"}}),
     ]),
     Case("specs of network policies", each(POLICIES, *(policy(spec) for spec in POLICY_SPECS))),
+    Case("names of addresses", [
+        step
+        for name in IP_NAMES
+        for step in (
+            post(f"{NETWORKING}/ipaddresses", {"metadata": {"name": name}, "spec": PARENT}),
+            *([delete(f"{NETWORKING}/ipaddresses/{name}", quiet=True)] if "%" not in name and "/" not in name else []),
+        )
+    ]),
+    Case("ranges of services that cannot be", [
+        post(f"{NETWORKING}/servicecidrs", {"metadata": {"name": "o-{x}"}, "spec": {"cidrs": ranges}})
+        for ranges in (*([one] for one in CIDRS), ["192.0.2.1/24", "x"])
+    ]),
     Case("subsets of endpoints", [
         *each(f"{CORE}/endpoints", *(named(subsets=subsets) for subsets in SUBSETS)),
         post(f"{CORE}/endpoints", named(subsets=[{"addresses": [{"ip": "10.1.2.3"}], "ports": [{"port": 80}]}])),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
-
 from strato.api import names
 from strato.api.meta import Json
 from strato.api.status import invalid_value, required
+from strato.api.validation.addresses import read_address, read_range
 from strato.api.validation.metadata import immutable
 from strato.errors import Cause
 
@@ -15,13 +14,10 @@ _CIDRS = "spec.cidrs"
 
 def check_ip_name(value: str) -> list[str]:
     """Return why a name is no IP address in its canonical form."""
-    try:
-        read = ipaddress.ip_address(value)
-    except ValueError:
-        return [names.NO_ADDRESS]
-    if isinstance(read, ipaddress.IPv6Address) and read.ipv4_mapped is not None:
-        return ["must not be an IPv4-mapped IPv6 address"]
-    return [] if str(read) == value else [f'must be in canonical form ("{read}")']
+    address, problem = read_address(value)
+    if problem:
+        return [problem]
+    return [] if str(address) == value else [f'must be in canonical form ("{address}")']
 
 
 def validate_ip_address(obj: Json) -> list[Cause]:
@@ -52,14 +48,8 @@ def validate_service_cidr(obj: Json) -> list[Cause]:
         return [invalid_value(_CIDRS, ranges, "may only hold up to 2 values")]
     causes, versions = [], set()
     for index, text in enumerate(ranges):
-        try:
-            found = ipaddress.ip_network(text, strict=False) if "/" in text else None
-        except ValueError:
-            found = None
-        problem = ""
-        if found is None:
-            problem = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
-        elif str(found) != text:
+        found, problem = read_range(text)
+        if found is not None and not problem and str(found) != text:
             problem = f'must be in canonical form ("{found}")'
         if problem:
             causes.append(invalid_value(f"{_CIDRS}[{index}]", text, problem))

@@ -139,7 +139,7 @@ def store(state: State, request: Request, kind: Kind, key: str, obj: Json, texts
     is_dry = is_dry_run(request)
     if not is_dry:
         obj["metadata"]["resourceVersion"] = str(state.store.next_revision())
-    body = encode({**obj, **texts} if texts else obj)
+    body = _encode_with(obj, texts)
     if len(body) > MAX_BODY_BYTES:
         raise preparation.too_large(kind, obj)
     if is_dry:
@@ -165,10 +165,14 @@ def remove(
     """
     revision = state.store.next_revision()
     obj["metadata"]["resourceVersion"] = str(revision)
-    body = encode({**obj, **texts} if texts else obj)
+    body = _encode_with(obj, texts)
     if not is_dry_run(request):
         state.write(kind, key, None, body if last is None else preparation.at_revision(last, revision))
     return body
+
+
+def _encode_with(obj: Json, texts: Texts) -> bytes:
+    return encode({**obj, **texts} if texts else obj)
 
 
 def texts_of(body: bytes) -> Texts:
