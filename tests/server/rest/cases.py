@@ -25,6 +25,7 @@ from tests.server.rest.steps import (
     put,
     watch,
 )
+from tests.server.rest.warningcases import WARNINGS
 from tests.server.rest.writecases import WRITES
 
 JUNK = "a client's mistake is answered 4xx, never 500"
@@ -1539,4 +1540,5 @@ CASES = [
     *METADATA,
     *AGREED,
     *NETWORKS,
+    *WARNINGS,
 ]

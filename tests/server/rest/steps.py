@@ -35,6 +35,8 @@ class Step:
     """Only the status code is compared: the step prepares something."""
     own_words: bool = False
     """The words are those of Go's libraries: only code, reason and kind are compared."""
+    only_warnings: bool = False
+    """Only code and warnings are compared: each server chooses addresses of its own."""
     until: int = 0
     """Asked again until the answer has this code: a real server serves what a definition defines a moment later."""
     differs: str = ""

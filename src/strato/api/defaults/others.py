@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 
 from strato.api.defaults.members import fill, fill_empty
-from strato.api.defaults.pod import canonical_list
+from strato.api.defaults.pod import canonical_list, default_source
 from strato.api.meta import Json
 
 _NODE_INFO = (
@@ -127,6 +127,7 @@ def default_persistent_volume(obj: Json) -> None:
         spec["capacity"] = canonical_list(spec["capacity"])
     if spec.get("hostPath") is not None:
         fill(spec["hostPath"], {"type": ""})
+    default_source(spec)
 
 
 def default_limit_range(obj: Json) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from strato.api.defaults.members import fill_empty
 from strato.api.meta import Json
 from strato.api.quantity import NANO, InvalidQuantity, canonical, parse
 from strato.lru import memoised
@@ -138,6 +139,23 @@ def _default_http_get(handler: Json) -> None:
             request["scheme"] = "HTTP"
 
 
+_SOURCE_DEFAULTS: dict[str, Json] = {
+    "rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
+    "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
+    "iscsi": {"iscsiInterface": "default"},
+    "azureDisk": {"cachingMode": "ReadWrite", "fsType": "ext4", "kind": "Shared"},
+}
+
+
+def default_source(volume: Json) -> None:
+    """Default the source of a pod's volume, or of a PersistentVolume, that is a network's storage."""
+    for source in _SOURCE_DEFAULTS.keys() & volume.keys():
+        if volume[source] is not None:
+            fill_empty(volume[source], _SOURCE_DEFAULTS[source])
+    if volume.get("azureDisk") is not None:
+        volume["azureDisk"].setdefault("readOnly", False)
+
+
 def default_volume(volume: Json) -> None:
     """Default one volume; without a source it becomes an emptyDir."""
     if not volume or (len(volume) == 1 and "name" in volume):
@@ -166,7 +184,10 @@ def default_volume(volume: Json) -> None:
     if ephemeral:
         template = ephemeral.get("volumeClaimTemplate")
         if template and template.get("spec"):
+            template.setdefault("metadata", {})
             template["spec"].setdefault("volumeMode", "Filesystem")
+            _canonical_resources(template["spec"].get("resources") or {})
+    default_source(volume)
 
 
 def _default_downward(body: Json) -> None:

@@ -19,7 +19,7 @@ def default_service(obj: Json) -> None:
         fill_empty(port, {"protocol": "TCP", "targetPort": port.get("port", 0)})
     if kind != "ExternalName":
         fill_empty(spec, {"internalTrafficPolicy": "Cluster"})
-    if kind in ("NodePort", "LoadBalancer"):
+    if kind in ("NodePort", "LoadBalancer") or (kind == "ClusterIP" and spec.get("externalIPs")):
         fill_empty(spec, {"externalTrafficPolicy": "Cluster"})
     if kind == "LoadBalancer":
         spec.setdefault("allocateLoadBalancerNodePorts", True)

@@ -28,6 +28,7 @@ from strato.api.validation import (
 )
 from strato.api.validation.metadata import NameCheck, validate_metadata, validate_metadata_update
 from strato.api.validation.podspec import validate_template
+from strato.api.validation.security import SECCOMP_ANNOTATIONS
 from strato.errors import Cause
 
 Create = Callable[[Json], list[Cause]]
@@ -38,6 +39,7 @@ _NAME_CHECKS: dict[Kind, NameCheck] = {
     catalog.EVENT: names.check_path_segment,
     catalog.PODDISRUPTIONBUDGET: names.check_path_segment,
     catalog.SERVICE: names.check_label,
+    catalog.STATEFULSET: names.check_label,
     catalog.ROLE: names.check_path_segment,
     catalog.ROLEBINDING: names.check_path_segment,
     catalog.CLUSTERROLE: names.check_path_segment,
@@ -45,6 +47,12 @@ _NAME_CHECKS: dict[Kind, NameCheck] = {
     catalog.CERTIFICATESIGNINGREQUEST: names.check_path_segment,
     catalog.IPADDRESS: clusternetworks.check_ip_name,
 }
+
+_METADATA: dict[Kind, Create] = {
+    catalog.POD: pod.validate_pod_annotations,
+    catalog.JOB: workloads.validate_job_name,
+}
+"""Rules of new objects that read names or annotations, perhaps beside other members."""
 
 _CREATE: dict[Kind, Create] = {
     catalog.POD: pod.validate_pod,
@@ -164,12 +172,21 @@ def validate_create(kind: Kind, obj: Json, *, only_metadata: bool = False, custo
         check_name = _NAME_CHECKS.get(kind, names.check_subdomain)
         metadata = obj.get("metadata") or {}
         causes = validate_metadata(metadata, namespaced=kind.namespaced, custom=custom, check_name=check_name)
-        check = None if only_metadata else _CREATE.get(kind)
-        if check is not None:
-            causes += check(obj)
+        for checks in (_METADATA,) if only_metadata else (_METADATA, _CREATE):
+            check = checks.get(kind)
+            if check is not None:
+                causes += check(obj)
     except (AttributeError, TypeError, KeyError, IndexError) as err:
         raise malformed(kind, obj) from err
     return causes
+
+
+def reads_metadata(kind: Kind, obj: Json) -> bool:
+    """Whether another name, or other values of its annotations, might make a valid object invalid."""
+    if kind is catalog.JOB:
+        return bool((obj.get("spec") or {}).get("completionMode") == "Indexed")
+    annotations = (obj.get("metadata") or {}).get("annotations") or ()
+    return kind is catalog.POD and any(key.startswith(SECCOMP_ANNOTATIONS) for key in annotations)
 
 
 def validate_update(kind: Kind, obj: Json, old: Json, subresource: str = "", *, custom: bool = False) -> list[Cause]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import re
 from collections.abc import Iterator
 
@@ -46,6 +47,55 @@ def read_range(text: str) -> tuple[Network | None, str]:
     if ipaddress.ip_address(address) != found.network_address:
         return found, "must not have bits set beyond the prefix length"
     return found, ""
+
+
+def external_address_problems(text: str, field: str) -> list[Cause]:
+    """Return why a Service cannot have an address from outside of the cluster."""
+    address, problem = read_address(text)
+    if address is None or problem:
+        return [invalid_value(field, text, problem)]
+    causes = list(of_no_endpoint(address, field, text))
+    if address.is_loopback:
+        causes.insert(0, invalid_value(field, text, "may not be in the loopback range (127.0.0.0/8, ::1/128)"))
+    return causes
+
+
+def ip_warning(field: str, text: str) -> Iterator[str]:
+    """Yield the warning about an address that is accepted but not written as it should be, if it is one."""
+    address, problem = read_address(text)
+    if address is None:
+        return
+    if problem:
+        plain = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else address
+        yield f"{field}: non-standard IP address {quoted(text)} is invalid: use {quoted(str(plain))}"
+    elif address.version == 6 and str(address) != text:
+        shown = f"({quoted(str(address))})"
+        yield f"{field}: IPv6 address {quoted(text)} should be in RFC 5952 canonical format {shown}"
+
+
+def range_warnings(field: str, text: str) -> Iterator[str]:
+    """Yield the warnings about a range that is accepted but not written as it should be."""
+    found, _ = read_range(text)
+    if found is None:
+        return
+    plain = _without_zeros(text.partition("/")[0])
+    address, is_bad = ipaddress.ip_address(plain), False
+    if address != found.network_address:
+        is_bad = True
+        single = f"{address}/{address.max_prefixlen}"
+        shown = f"(should be {quoted(str(found))} or {quoted(single)}?)"
+        yield f"{field}: CIDR value {quoted(text)} is ambiguous in this context {shown}"
+    if _without_zeros(text) != text or _is_mapped(address):
+        is_bad = True
+        yield f"{field}: non-standard CIDR value {quoted(text)} is invalid: use {quoted(str(found))}"
+    if not is_bad and found.version == 6 and str(found) != text:
+        shown = f"({quoted(str(found))})"
+        yield f"{field}: IPv6 CIDR value {quoted(text)} should be in RFC 5952 canonical format {shown}"
+
+
+def quoted(text: str) -> str:
+    """Return a text in double quotes, as in Kubernetes' messages."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def of_no_endpoint(address: Address, field: str, text: str) -> Iterator[Cause]:

@@ -21,6 +21,7 @@ from strato.api.status import (
     required,
     too_long,
 )
+from strato.api.validation.addresses import external_address_problems, read_range
 from strato.api.validation.metadata import immutable, validate_labels
 from strato.api.validation.persistentvolumes import ACCESS_MODES
 from strato.api.validation.selectors import label_selector_problems
@@ -76,9 +77,14 @@ def _check_amount(amount: Any, field: str, causes: list[Cause]) -> None:
         causes.append(invalid_value(field, amount, str(err)))
 
 
-def validate_service(obj: Json) -> list[Cause]:
-    """Check type, ports and selector of a service."""
-    spec = obj.get("spec") or {}
+_RANGES = "LoadBalancerSourceRanges"
+"""Written in this way in messages."""
+
+
+def validate_service(obj: Json, old_spec: Json | None = None) -> list[Cause]:
+    """Check type, ports, addresses and selector of a service; what its old spec has, too, is not new."""
+    spec, old_spec = obj.get("spec") or {}, old_spec or {}
+    kept_addresses, kept_ranges = old_spec.get("externalIPs") or (), old_spec.get("loadBalancerSourceRanges") or ()
     causes: list[Cause] = []
     kind = spec.get("type") or ""
     ports = spec.get("ports") or ()
@@ -112,6 +118,16 @@ def validate_service(obj: Json) -> list[Cause]:
         seen_ports.add((protocol, number))
     if spec.get("selector"):
         validate_labels(spec["selector"], "spec.selector", causes)
+    for index, text in enumerate(spec.get("externalIPs") or ()):
+        if text not in kept_addresses:
+            causes += external_address_problems(text, f"spec.externalIPs[{index}]")
+    ranges = spec.get("loadBalancerSourceRanges") or ()
+    if ranges and kind != "LoadBalancer":
+        causes.append(forbidden_field(f"spec.{_RANGES}", "may only be used when `type` is 'LoadBalancer'"))
+    for index, text in enumerate(ranges):
+        _, problem = read_range(text.strip())
+        if problem and text not in kept_ranges:
+            causes.append(invalid_value(f"spec.{_RANGES}[{index}]", text.strip(), problem))
     if kind not in _SERVICE_TYPES:
         causes.append(not_supported("spec.type", kind, _SERVICE_TYPES))
     if spec.get("sessionAffinity") not in ("None", "ClientIP"):
@@ -124,8 +140,8 @@ def validate_service(obj: Json) -> list[Cause]:
 
 def validate_service_update(obj: Json, old: Json) -> list[Cause]:
     """Check a service; its address may not change while it has one."""
-    causes = validate_service(obj)
     new_spec, old_spec = obj.get("spec") or {}, old.get("spec") or {}
+    causes = validate_service(obj, old_spec)
     kept = old_spec.get("clusterIP")
     if (
         kept

@@ -7,6 +7,7 @@ from typing import Any
 from strato.api.meta import Json
 from strato.api.status import forbidden_field, invalid_value
 from strato.api.validation.podspec import validate_pod_spec
+from strato.api.validation.security import validate_seccomp_annotations
 from strato.errors import Cause
 
 _FIXED = (
@@ -31,6 +32,15 @@ def validate_pod(pod: Json) -> list[Cause]:
         causes.append(forbidden_field("spec.ephemeralContainers", "cannot be set on create"))
     if spec.get("schedulingGates") and spec.get("nodeName"):
         causes.append(forbidden_field("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
+    return causes
+
+
+def validate_pod_annotations(pod: Json) -> list[Cause]:
+    """Check the annotations of a new pod that are about its containers."""
+    causes: list[Cause] = []
+    annotations = pod["metadata"].get("annotations")
+    if annotations:
+        validate_seccomp_annotations(annotations, "metadata.annotations", causes)
     return causes
 
 

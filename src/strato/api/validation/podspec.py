@@ -14,7 +14,8 @@ from strato.api.validation.containers import (
     validate_main_container,
 )
 from strato.api.validation.metadata import validate_annotations, validate_labels
-from strato.api.validation.security import validate_pod_security
+from strato.api.validation.poddns import validate_dns, validate_host_aliases
+from strato.api.validation.security import validate_pod_security, validate_seccomp_annotations
 from strato.api.validation.selectors import expression_problems
 from strato.api.validation.volumes import validate_volumes
 from strato.errors import Cause
@@ -32,6 +33,7 @@ def validate_template(template: Json, field: str) -> list[Cause]:
         validate_labels(metadata["labels"], f"{field}.labels", causes)
     if metadata.get("annotations"):
         validate_annotations(metadata["annotations"], f"{field}.annotations", causes)
+        validate_seccomp_annotations(metadata["annotations"], f"{field}.annotations", causes)
     spec = template.get("spec") or {}
     validate_pod_spec(spec, f"{field}.spec", causes)
     if spec.get("ephemeralContainers"):
@@ -67,6 +69,10 @@ def validate_pod_spec(spec: Json, field: str, causes: list[Cause]) -> None:
     policy = get("dnsPolicy")
     if policy not in DNS_POLICIES:
         causes.append(not_one_of(f"{field}.dnsPolicy", policy, DNS_POLICIES))
+    if get("dnsConfig") is not None or policy == "None":
+        validate_dns(spec, f"{field}.dnsConfig", causes)
+    if get("hostAliases"):
+        validate_host_aliases(spec["hostAliases"], f"{field}.hostAliases", causes)
     if get("nodeSelector"):
         validate_labels(spec["nodeSelector"], f"{field}.nodeSelector", causes)
     deadline = get("activeDeadlineSeconds")

@@ -9,6 +9,10 @@ from strato.api.meta import Json
 from strato.api.status import duplicate, forbidden_field, invalid_value, not_supported, required, too_long
 from strato.errors import Cause
 
+SECCOMP_OF_POD = "seccomp.security.alpha.kubernetes.io/pod"
+SECCOMP_OF_CONTAINER = "container.seccomp.security.alpha.kubernetes.io/"
+"""Annotations; the second one is followed by a container's name."""
+SECCOMP_ANNOTATIONS = (SECCOMP_OF_POD, SECCOMP_OF_CONTAINER)
 _LARGEST_ID = 2**31 - 1
 _PROFILES = ("Localhost", "RuntimeDefault", "Unconfined")
 _SYSCTL_PATTERN = r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$"
@@ -138,6 +142,17 @@ def _validate_profiles(security: Json, field: str, causes: list[Cause]) -> None:
         place = f"{field}.appArmorProfile"
         _validate_profile_type(apparmor, place, "appArmorProfile", causes)
         _validate_apparmor_name(apparmor, f"{place}.localhostProfile", causes)
+
+
+def validate_seccomp_annotations(annotations: Json, field: str, causes: list[Cause]) -> None:
+    """Check the annotations that named profiles before there were fields for them; they have no effect."""
+    for key, profile in annotations.items():
+        if key == SECCOMP_OF_POD or key.startswith(SECCOMP_OF_CONTAINER):
+            at = f"{field}.{key}"
+            if profile.startswith("localhost/"):
+                _validate_descending(profile.removeprefix("localhost/"), at, causes)
+            elif profile not in ("runtime/default", "docker/default", "unconfined"):
+                causes.append(invalid_value(at, profile, "must be a valid seccomp profile"))
 
 
 def _validate_profile_type(profile: Json, field: str, member: str, causes: list[Cause]) -> None:

@@ -141,6 +141,17 @@ def validate_job(obj: Json) -> list[Cause]:
     return causes + _finite_template_problems(spec.get("template") or {}, "spec.template")
 
 
+def validate_job_name(obj: Json) -> list[Cause]:
+    """Check that the pods of an indexed Job, whose names end in their index, can have their names as hostnames."""
+    name, spec = obj["metadata"].get("name") or "", obj.get("spec") or {}
+    if spec.get("completionMode") != "Indexed" or (spec.get("completions") or 0) < 1:
+        return []
+    last = f"{name}-{spec['completions'] - 1}"
+    if names.is_label(last):
+        return []
+    return [invalid_value("metadata.name", name, f"will not able to create pod with invalid DNS label: {last}")]
+
+
 def _finite_template_problems(template: Json, field: str) -> list[Cause]:
     """Return the problems of the template of pods that come to an end."""
     causes = validate_template(template, field)

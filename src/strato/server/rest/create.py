@@ -136,6 +136,7 @@ CREATION = (
     DeclaredStep(None, frozenset((*_MEMBERS, NEW)), yielding=pipeline.call_mutating),
     DeclaredStep(pipeline.fill_defaults, frozenset(_MEMBERS), _is_custom),
     DeclaredStep(pipeline.validate, frozenset((METADATA, *_MEMBERS))),
+    DeclaredStep(pipeline.warn, frozenset((METADATA, REST)), pipeline.is_warned_about),
     DeclaredStep(_check_namespace_is_open, frozenset((METADATA, NEW, AGAIN))),
     DeclaredStep(pipeline.admit, _ADMITTED, pipeline.has_rules("CREATE")),
     DeclaredStep(certificaterequests.begin, frozenset((METADATA, REST, NEW)), certificaterequests.concerns),

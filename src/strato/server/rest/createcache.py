@@ -20,6 +20,7 @@ import msgspec
 
 from strato.admission import Dependencies
 from strato.api import catalog
+from strato.api.validation import reads_metadata
 from strato.api.wire import Request
 from strato.decoding import UNDECODABLE
 from strato.lru import LruCache
@@ -212,6 +213,8 @@ class CreateCache:
         accepted, shape = known.accepted, known.shape
         tried = self._tried.get(shape)
         if tried is not None and tried[0] is accepted:
+            return
+        if reads_metadata(accepted.inputs.served.kind, {**accepted.rest, "metadata": known.metadata}):
             return
         self._tried.put(shape, (None if tried is None else accepted,))
         if tried is None:

@@ -18,6 +18,7 @@ import msgspec
 
 from strato.admission import AdmissionRequest
 from strato.api import catalog
+from strato.api.validation import warnings
 from strato.api.wire import Request
 from strato.server import podsubresources, preparation
 from strato.server.flowcontrol.dispatch import Steps, at_once
@@ -208,6 +209,20 @@ def validate(_state: State, draft: Draft) -> None:
     elif served.status is not None and old is not None:
         before = {**status, "status": old.get("status")}
         preparation.validate_status(served.status, status, before, draft.target.name)
+
+
+def warn(_state: State, draft: Draft) -> None:
+    """Add the warnings that the object deserves, though it is valid."""
+    kind, obj, old = draft.served.kind, draft.obj, draft.old
+    if old is None:
+        draft.warnings += warnings.of_creation(kind, obj, spec_is_known=draft.known is not None)
+    elif not draft.target.subresource and draft.status is None:
+        draft.warnings += warnings.of_update(kind, obj, old)
+
+
+def is_warned_about(_state: State, served: Served) -> bool:
+    """Whether there may be warnings about objects of the kind."""
+    return served.kind in warnings.KINDS
 
 
 def admit(state: State, draft: Draft) -> None:

@@ -30,6 +30,8 @@ NO_TEXTS: Texts = MappingProxyType({})
 _MODES = ("", "Ignore", "Strict", "Warn")
 _NAME_ATTEMPTS = 8
 _MANAGER_BYTES = 128
+_WARNINGS_LENGTH, _WARNING_LENGTH = 4096, 256
+"""Characters of all warnings from which on each is cut, and those that are left of one then."""
 _PLAINLY = frozenset(("application/json", "*/*"))
 """Accept headers of programs, which get objects as stored."""
 
@@ -192,10 +194,10 @@ def answer(
 
 
 def with_warnings(response: Response, warnings: Sequence[str]) -> Response:
-    """Return an answer with warnings as headers, before those that it has."""
+    """Return an answer with warnings as headers, before those that it has; long ones are cut as on Kubernetes."""
     if warnings:
         known = response.headers.get("warning")
-        texts = [*(f'299 - "{_escaped(text)}"' for text in warnings), *([known] if known else ())]
+        texts = [*(f'299 - "{_escaped(text)}"' for text in _bounded(warnings)), *([known] if known else ())]
         response.headers = {**response.headers, "warning": "\n".join(texts)}
     return response
 
@@ -207,6 +209,20 @@ def warned(answer: Response | Awaitable[Response], warning: str) -> Response | A
 
 async def _warned_later(answer: Awaitable[Response], warning: str) -> Response:
     return with_warnings(await answer, [warning])
+
+
+def _bounded(warnings: Sequence[str]) -> list[str]:
+    """Return the different warnings; if they are long together, the beginnings of the first ones."""
+    different = list(dict.fromkeys(warnings))
+    if sum(map(len, different)) <= _WARNINGS_LENGTH:
+        return different
+    shown, written = [], 0
+    for text in different:
+        if written >= _WARNINGS_LENGTH:
+            break
+        shown.append(text[:_WARNING_LENGTH])
+        written += len(shown[-1])
+    return shown
 
 
 def _escaped(text: str) -> str:
