@@ -14,6 +14,8 @@ _File = tuple[str, str]
 def overlapping_paths(volumes: Sequence[Json]) -> Iterator[str]:
     """Yield the overlaps of every ConfigMap, Secret, downward and projected volume, as warnings."""
     for volume in volumes:
+        if volume.keys().isdisjoint(_WITH_FILES):
+            continue
         name = quoted(volume.get("name") or "")
         for member, title, key in _SOURCES:
             source = volume.get(member)
@@ -31,6 +33,7 @@ def overlapping_paths(volumes: Sequence[Json]) -> Iterator[str]:
                 yield f"volume {name} (Projected): overlapping paths: {overlap}"
 
 
+_WITH_FILES = frozenset(("configMap", "secret", "downwardAPI", "projected"))
 _SOURCES = (("configMap", "ConfigMap", "name"), ("secret", "Secret", "secretName"), ("downwardAPI", "DownwardAPI", ""))
 _CERTIFICATE = (
     ("certificateChainPath", "PodCertificate chain"),

@@ -20,6 +20,8 @@ from strato.api.validation.security import SECCOMP_OF_CONTAINER, SECCOMP_OF_POD
 Warnings = Callable[[Json], Iterator[str]]
 
 _BYTES = ("memory", "ephemeral-storage")
+_FRACTIONAL = "mun"
+"""Suffixes of a canonical quantity that may be no whole number."""
 _GENERATED = ("deployments", "replicasets", "jobs", "cronjobs", "replicationcontrollers")
 """Kinds whose name becomes part of the names, and so of the hostnames, of pods."""
 _NODE_LABELS: Mapping[str, str] = {
@@ -95,7 +97,8 @@ def _has_old_annotations(obj: Json) -> bool:
 
 
 def _of_name(kind: Kind, obj: Json) -> Iterator[str]:
-    problems = names.check_label(obj["metadata"].get("name") or "")
+    name = obj["metadata"].get("name") or ""
+    problems = [] if names.is_label(name) else names.check_label(name)
     if problems and kind is catalog.POD:
         what = "the Pod's hostname"
     elif problems and kind in _TEMPLATES and kind.plural in _GENERATED:
@@ -151,38 +154,60 @@ def _job_of(*path: str) -> Warnings:
 
 
 def _of_template(template: Json, at: str) -> Iterator[str]:
-    """Yield the warnings about a pod, or a template; ``at`` is the path to it with a dot, or empty."""
+    """Yield the warnings about a pod, or a template; ``at`` is the path to it with a dot, or empty.
+
+    On the path of every new pod: what the usual pod lacks is not looked at further.
+    """
     spec = template.get("spec") or {}
+    get, path = spec.get, f"{at}spec"
+    if get("nodeSelector") or get("affinity") or get("topologySpreadConstraints"):
+        yield from _of_placement(spec, path)
     annotations = (template.get("metadata") or {}).get("annotations") or {}
-    path = f"{at}spec"
-    yield from _of_placement(spec, path)
-    for key, text in _POD_ANNOTATIONS.items():
-        if key in annotations:
-            yield f"{at}metadata.annotations[{key}]: {text}"
-    yield from _of_volumes(spec.get("volumes") or (), path)
-    yield from _of_repeated(spec, path)
-    yield from _fractions(spec.get("overhead"), f"{path}.overhead")
-    if SECCOMP_OF_POD in annotations and not (spec.get("securityContext") or {}).get("seccompProfile"):
+    if annotations:
+        for key, text in _POD_ANNOTATIONS.items():
+            if key in annotations:
+                yield f"{at}metadata.annotations[{key}]: {text}"
+    if get("volumes"):
+        yield from _of_volumes(spec["volumes"], path)
+    if get("hostAliases") or get("imagePullSecrets"):
+        yield from _of_repeated(spec, path)
+    if get("overhead"):
+        yield from _fractions(spec["overhead"], f"{path}.overhead")
+    if SECCOMP_OF_POD in annotations and not (get("securityContext") or {}).get("seccompProfile"):
         yield f"{at}metadata.annotations[{SECCOMP_OF_POD}]: {_NO_SECCOMP}"
+    ports = 0
     for container, place in _containers(spec, path):
-        key = SECCOMP_OF_CONTAINER + container["name"]
-        if key in annotations and not (container.get("securityContext") or {}).get("seccompProfile"):
-            yield f"{at}metadata.annotations[{key}]: {_NO_SECCOMP}"
-        resources = container.get("resources") or {}
-        for name in _BYTES:
-            for member in ("limits", "requests"):
-                yield from _fractions(resources.get(member), f"{place}.resources.{member}", (name,))
-        yield from _hidden_variables(container.get("env") or (), place)
-    yield from _of_ports(spec, path)
-    grace = spec.get("terminationGracePeriodSeconds")
+        for port in container.get("ports") or ():
+            ports += 2 if "hostIP" in port else 1
+        yield from _of_container(container, place, annotations, at)
+    if ports > 1:
+        yield from _of_ports(spec, path)
+    grace = get("terminationGracePeriodSeconds")
     if grace is not None and grace < 0:
         text = "must be >= 0; negative values are invalid and will be treated as 1"
         yield f"{path}.terminationGracePeriodSeconds: {text}"
-    yield from _of_pod_affinity(spec.get("affinity") or {}, f"{path}.affinity")
-    for index, server in enumerate((spec.get("dnsConfig") or {}).get("nameservers") or ()):
+    if get("affinity"):
+        yield from _of_pod_affinity(spec["affinity"], f"{path}.affinity")
+    for index, server in enumerate((get("dnsConfig") or {}).get("nameservers") or ()):
         yield from ip_warning(f"{path}.dnsConfig.nameservers[{index}]", server)
-    for index, alias in enumerate(spec.get("hostAliases") or ()):
+    for index, alias in enumerate(get("hostAliases") or ()):
         yield from ip_warning(f"{path}.hostAliases[{index}].ip", alias.get("ip") or "")
+
+
+def _of_container(container: Json, place: str, annotations: Json, at: str) -> Iterator[str]:
+    if annotations:
+        key = SECCOMP_OF_CONTAINER + container["name"]
+        if key in annotations and not (container.get("securityContext") or {}).get("seccompProfile"):
+            yield f"{at}metadata.annotations[{key}]: {_NO_SECCOMP}"
+    resources = container.get("resources")
+    if resources:
+        for name in _BYTES:
+            for member in ("limits", "requests"):
+                if name in (resources.get(member) or ()):
+                    yield from _fractions(resources[member], f"{place}.resources.{member}", (name,))
+    variables = container.get("env")
+    if variables and len(variables) > 1:
+        yield from _hidden_variables(variables, place)
 
 
 def _containers(spec: Json, path: str) -> Iterator[tuple[Json, str]]:
@@ -270,7 +295,7 @@ def _fractions(amounts: Json | None, at: str, resources: tuple[str, ...] = _BYTE
     """Yield which amounts of bytes are no whole numbers."""
     for name in resources:
         amount = (amounts or {}).get(name)
-        if amount is not None and milli(amount) % 1000:
+        if amount is not None and str(amount)[-1:] in _FRACTIONAL and milli(amount) % 1000:
             text = f"fractional byte value {quoted(canonical(amount))} is invalid, must be an integer"
             yield f"{at}[{name}]: {text}"
 
