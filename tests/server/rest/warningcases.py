@@ -310,6 +310,55 @@ def pods() -> list[Step]:
     ]
 
 
+def others() -> list[Step]:
+    networking, fqdn = "/apis/networking.k8s.io/v1", {"addressType": "FQDN", "endpoints": [{"addresses": ["a.b"]}]}
+    slices, policies = "/apis/discovery.k8s.io/v1/namespaces/{ns}/endpointslices", f"{networking}/namespaces/{{ns}}"
+    six = {"addressType": "IPv6", "endpoints": [{"addresses": ["fd00::1"]}, {"addresses": ["FD00::2", "fd00:0::3"]}]}
+    backend = {"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}}
+    old = {"annotations": {"kubernetes.io/ingress.class": "c"}}
+    block = {"ipBlock": {"cidr": "FD00::/64", "except": ["fd00:0::/96"]}}
+    policy = {"podSelector": {}, "ingress": [{"from": [{"podSelector": {}}, block]}], "egress": [{"to": [block]}]}
+    topologies = [{"matchLabelExpressions": [{"key": key, "values": ["v"]} for key in ("a", OLD_LABELS[3])]}]
+    drivers, tokens = "/apis/storage.k8s.io/v1/csidrivers", {"tokenRequests": [{"audience": "a"}]}
+    return [
+        post(f"{CORE}/endpoints", {"metadata": {"name": "e"}, "subsets": [
+            {"addresses": [{"ip": "FD00::1"}, {"ip": "fd00::1"}], "notReadyAddresses": [{"ip": "fd00:0::2"}],
+             "ports": [{"port": 80}]}]}),
+        patch(f"{CORE}/endpoints/e", {"metadata": {"labels": LABELS}}),
+        *(
+            post(slices, {
+                "metadata": {"name": f"m{at}", "labels": {"endpointslice.kubernetes.io/managed-by": one}}, **six})
+            for at, one in enumerate((
+                "endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io", "x"))
+        ),
+        post(f"{CORE}/endpoints", {
+            "metadata": {"name": "m", "labels": {"endpoints.kubernetes.io/managed-by": "endpoint-controller"}},
+            "subsets": [{"addresses": [{"ip": "FD00::1"}], "ports": [{"port": 80}]}]}),
+        post(slices, {"metadata": {"name": "f"}, **fqdn}),
+        patch(f"{slices}/f", {"metadata": {"labels": LABELS}}),
+        post(slices, {"metadata": {"name": "s"}, **six}),
+        patch(f"{slices}/s", {"metadata": {"labels": LABELS}}),
+        post(f"{policies}/networkpolicies", {"metadata": {"name": "n"}, "spec": policy}),
+        patch(f"{policies}/networkpolicies/n", {"metadata": {"labels": LABELS}}),
+        post(f"{policies}/ingresses", {"metadata": {"name": "i", **old}, "spec": backend}),
+        post(f"{policies}/ingresses", {"metadata": {"name": "j", **old}, "spec": {**backend, "ingressClassName": "c"}}),
+        post(f"{policies}/ingresses", {"metadata": {"name": "k", **old}, "spec": backend}),
+        patch(f"{policies}/ingresses/i", {"metadata": {"labels": LABELS}}),
+        post("/apis/storage.k8s.io/v1/storageclasses",
+             {"metadata": {"name": "s-{x}"}, "provisioner": "p", "allowedTopologies": topologies}),
+        patch("/apis/storage.k8s.io/v1/storageclasses/s-{x}", {"metadata": {"labels": LABELS}}),
+        post("/apis/node.k8s.io/v1/runtimeclasses", {"metadata": {"name": "r-{x}"}, "handler": "h",
+             "scheduling": {"nodeSelector": {OLD_LABELS[0]: "v"}}}),
+        post(drivers, {"metadata": {"name": "d-{x}"}, "spec": tokens}),
+        post(drivers, {"metadata": {"name": "e-{x}"}, "spec": {**tokens, "serviceAccountTokenInSecrets": False}}),
+        patch(f"{drivers}/d-{{x}}", {"metadata": {"labels": LABELS}}),
+        post("/api/v1/nodes", {"metadata": {"name": "n-{x}"}, "spec": {"externalID": "e", "podCIDR": "FD00::/64"}},
+             only_warnings=True),
+        patch("/api/v1/nodes/n-{x}", {"metadata": {"labels": LABELS}}, only_warnings=True),
+        patch("/api/v1/nodes/n-{x}/status", {"status": {"conditions": []}}, only_warnings=True),
+    ]  # fmt: skip
+
+
 WARNINGS = [
     *(Case(f"warnings of templates: {name}", each_template(*map(template, specs))) for name, specs in SPECS.items()),
     Case("warnings of templates: annotations", each_template(*ANNOTATED)),
@@ -318,4 +367,5 @@ WARNINGS = [
     Case("warnings of services", services()),
     Case("warnings of volumes", persistent_volumes()),
     Case("warnings of claims", claims()),
+    Case("warnings of other kinds", others()),
 ]

@@ -1,4 +1,4 @@
-"""Warnings about accepted pods, templates of pods, claims, volumes and Services that are hardly meant so.
+"""Warnings about accepted objects that are hardly meant so; `strato.api.validation.podwarnings` has those about pods.
 
 A real API server sends them in ``Warning`` headers, which kubectl prints; the words are its own. Objects are decoded
 JSON after defaulting, and valid. Warnings about a template are given when the object's generation changes.
@@ -6,59 +6,35 @@ JSON after defaulting, and valid. Warnings about a template are given when the o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 
 from strato.api import catalog, names
 from strato.api.kinds import Kind
 from strato.api.meta import Json
-from strato.api.quantity import canonical, milli
 from strato.api.validation.addresses import ip_warning, quoted, range_warnings
-from strato.api.validation.overlaps import overlapping_paths
+from strato.api.validation.podwarnings import (
+    NODE_LABELS,
+    OLD_VOLUMES,
+    POD_ANNOTATIONS,
+    SPELLED,
+    of_claim_spec,
+    of_template,
+    of_term,
+)
 from strato.api.validation.security import SECCOMP_OF_CONTAINER, SECCOMP_OF_POD
 
 Warnings = Callable[[Json], Iterator[str]]
 
-_BYTES = ("memory", "ephemeral-storage")
-_FRACTIONAL = "mun"
-"""Suffixes of a canonical quantity that may be no whole number."""
 _GENERATED = ("deployments", "replicasets", "jobs", "cronjobs", "replicationcontrollers")
 """Kinds whose name becomes part of the names, and so of the hostnames, of pods."""
-_NODE_LABELS: Mapping[str, str] = {
-    "beta.kubernetes.io/arch": 'deprecated since v1.14; use "kubernetes.io/arch" instead',
-    "beta.kubernetes.io/os": 'deprecated since v1.14; use "kubernetes.io/os" instead',
-    "failure-domain.beta.kubernetes.io/region": 'deprecated since v1.17; use "topology.kubernetes.io/region" instead',
-    "failure-domain.beta.kubernetes.io/zone": 'deprecated since v1.17; use "topology.kubernetes.io/zone" instead',
-    "beta.kubernetes.io/instance-type": 'deprecated since v1.17; use "node.kubernetes.io/instance-type" instead',
-    "app.kubernetes.io/created-by": "deprecated since v1.9",
-    "scheduler.alpha.kubernetes.io/preferAvoidPods": "deprecated since v1.22; use Taints and Tolerations instead",
-    "node-role.kubernetes.io/master": 'use "node-role.kubernetes.io/control-plane" instead',
-}
-_POD_ANNOTATIONS: Mapping[str, str] = {
-    "scheduler.alpha.kubernetes.io/critical-pod": 'non-functional in v1.16+; use the "priorityClassName" field instead',
-    "security.alpha.kubernetes.io/sysctls": 'non-functional in v1.11+; use the "sysctls" field instead',
-    "security.alpha.kubernetes.io/unsafe-sysctls": 'non-functional in v1.11+; use the "sysctls" field instead',
-}
-_NO_SECCOMP = 'non-functional in v1.27+; use the "seccompProfile" field instead'
-_VOLUMES: Mapping[str, str] = {
-    "photonPersistentDisk": "deprecated in v1.11, non-functional in v1.16+",
-    "gitRepo": "deprecated in v1.11, and disabled by default in v1.33+",
-    "scaleIO": "deprecated in v1.16, non-functional in v1.22+",
-    "flocker": "deprecated in v1.22, non-functional in v1.25+",
-    "storageos": "deprecated in v1.22, non-functional in v1.25+",
-    "quobyte": "deprecated in v1.22, non-functional in v1.25+",
-    "glusterfs": "deprecated in v1.25, non-functional in v1.26+",
-    "cephfs": "deprecated in v1.28, non-functional in v1.31+",
-    "rbd": "deprecated in v1.28, non-functional in v1.31+",
-}
-_SPELLED = {"storageos": "storageOS"}
-"""Members that the warnings spell in another way."""
 _VOLUME_ANNOTATIONS: Mapping[str, str] = {
     "volume.beta.kubernetes.io/storage-class": 'deprecated since v1.8; use "storageClassName" attribute instead',
     "volume.beta.kubernetes.io/mount-options": 'deprecated since v1.31; use "mountOptions" attribute instead',
 }
 _HINTS = "service.kubernetes.io/topology-aware-hints"
-_ANNOTATIONS = frozenset((*_POD_ANNOTATIONS, SECCOMP_OF_POD, *_VOLUME_ANNOTATIONS, _HINTS))
+_INGRESS_CLASS = "kubernetes.io/ingress.class"
+_ANNOTATIONS = frozenset((*POD_ANNOTATIONS, SECCOMP_OF_POD, *_VOLUME_ANNOTATIONS, _HINTS, _INGRESS_CLASS))
 _MOST = 128
 """No more fit into the headers of an answer; a body of a megabyte may deserve billions."""
 _MANY_COMPLETIONS, _MANY_AT_ONCE = 100_000, 10_000
@@ -75,7 +51,7 @@ def of_creation(kind: Kind, obj: Json, *, spec_is_known: bool = False) -> list[s
     found = list(_of_name(kind, obj))
     if spec_is_known and not _has_old_annotations(obj):
         return found
-    about = _ABOUT.get(kind)
+    about = _ABOUT_NEW.get(kind) or _ABOUT.get(kind)
     return found + list(islice(about(obj), _MOST)) if about is not None else found
 
 
@@ -109,18 +85,15 @@ def _of_name(kind: Kind, obj: Json) -> Iterator[str]:
     yield f"metadata.name: this is used in {what}, {text}: [{' '.join(problems)}]"
 
 
-# -- pods and their templates ------------------------------------------------------------------------------------------
-
-
 def _of_pod(pod: Json) -> Iterator[str]:
-    yield from _of_template(pod, "")
+    yield from of_template(pod, "")
 
 
 def _template_of(*path: str) -> Warnings:
     def about(obj: Json) -> Iterator[str]:
         for member in path:
             obj = obj.get(member) or {}
-        yield from _of_template(obj, ".".join(path) + ".")
+        yield from of_template(obj, ".".join(path) + ".")
 
     return about
 
@@ -129,7 +102,7 @@ def _of_stateful_set(obj: Json) -> Iterator[str]:
     spec = obj["spec"]
     yield from _template_of("spec", "template")(obj)
     for index, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
-        yield from _of_claim_spec(claim.get("spec") or {}, f"spec.volumeClaimTemplates[{index}]")
+        yield from of_claim_spec(claim.get("spec") or {}, f"spec.volumeClaimTemplates[{index}]")
     limit = spec.get("revisionHistoryLimit")
     if limit is not None and limit < 0:
         text = "a negative value retains all historical revisions; a value >= 0 is recommended"
@@ -153,221 +126,7 @@ def _job_of(*path: str) -> Warnings:
     return about
 
 
-def _of_template(template: Json, at: str) -> Iterator[str]:
-    """Yield the warnings about a pod, or a template; ``at`` is the path to it with a dot, or empty.
-
-    On the path of every new pod: what the usual pod lacks is not looked at further.
-    """
-    spec = template.get("spec") or {}
-    get, path = spec.get, f"{at}spec"
-    if get("nodeSelector") or get("affinity") or get("topologySpreadConstraints"):
-        yield from _of_placement(spec, path)
-    annotations = (template.get("metadata") or {}).get("annotations") or {}
-    if annotations:
-        for key, text in _POD_ANNOTATIONS.items():
-            if key in annotations:
-                yield f"{at}metadata.annotations[{key}]: {text}"
-    if get("volumes"):
-        yield from _of_volumes(spec["volumes"], path)
-    if get("hostAliases") or get("imagePullSecrets"):
-        yield from _of_repeated(spec, path)
-    if get("overhead"):
-        yield from _fractions(spec["overhead"], f"{path}.overhead")
-    if SECCOMP_OF_POD in annotations and not (get("securityContext") or {}).get("seccompProfile"):
-        yield f"{at}metadata.annotations[{SECCOMP_OF_POD}]: {_NO_SECCOMP}"
-    ports = 0
-    for container, place in _containers(spec, path):
-        for port in container.get("ports") or ():
-            ports += 2 if "hostIP" in port else 1
-        yield from _of_container(container, place, annotations, at)
-    if ports > 1:
-        yield from _of_ports(spec, path)
-    grace = get("terminationGracePeriodSeconds")
-    if grace is not None and grace < 0:
-        text = "must be >= 0; negative values are invalid and will be treated as 1"
-        yield f"{path}.terminationGracePeriodSeconds: {text}"
-    if get("affinity"):
-        yield from _of_pod_affinity(spec["affinity"], f"{path}.affinity")
-    for index, server in enumerate((get("dnsConfig") or {}).get("nameservers") or ()):
-        yield from ip_warning(f"{path}.dnsConfig.nameservers[{index}]", server)
-    for index, alias in enumerate(get("hostAliases") or ()):
-        yield from ip_warning(f"{path}.hostAliases[{index}].ip", alias.get("ip") or "")
-
-
-def _of_container(container: Json, place: str, annotations: Json, at: str) -> Iterator[str]:
-    if annotations:
-        key = SECCOMP_OF_CONTAINER + container["name"]
-        if key in annotations and not (container.get("securityContext") or {}).get("seccompProfile"):
-            yield f"{at}metadata.annotations[{key}]: {_NO_SECCOMP}"
-    resources = container.get("resources")
-    if resources:
-        for name in _BYTES:
-            for member in ("limits", "requests"):
-                if name in (resources.get(member) or ()):
-                    yield from _fractions(resources[member], f"{place}.resources.{member}", (name,))
-    variables = container.get("env")
-    if variables and len(variables) > 1:
-        yield from _hidden_variables(variables, place)
-
-
-def _containers(spec: Json, path: str) -> Iterator[tuple[Json, str]]:
-    for member in ("initContainers", "containers", "ephemeralContainers"):
-        for index, container in enumerate(spec.get(member) or ()):
-            yield container, f"{path}.{member}[{index}]"
-
-
-def _of_placement(spec: Json, path: str) -> Iterator[str]:
-    for label in sorted(spec.get("nodeSelector") or ()):
-        if label in _NODE_LABELS:
-            yield f"{path}.nodeSelector[{label}]: {_NODE_LABELS[label]}"
-    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
-    at = f"{path}.affinity.nodeAffinity"
-    required, preferred = (f"{one}DuringSchedulingIgnoredDuringExecution" for one in ("required", "preferred"))
-    for index, term in enumerate((affinity.get(required) or {}).get("nodeSelectorTerms") or ()):
-        yield from _of_term(term, f"{at}.{required}.nodeSelectorTerms[{index}]", checks_values=False)
-    for index, term in enumerate(affinity.get(preferred) or ()):
-        yield from _of_term(term.get("preference") or {}, f"{at}.{preferred}[{index}].preference", checks_values=True)
-    for index, constraint in enumerate(spec.get("topologySpreadConstraints") or ()):
-        where, key = f"{path}.topologySpreadConstraints[{index}]", constraint.get("topologyKey") or ""
-        if key in _NODE_LABELS:
-            yield f"{where}.topologyKey: {key} is {_NODE_LABELS[key]}"
-        if constraint.get("labelSelector") is None:
-            yield f"{where}.labelSelector: {_MATCHES_NONE}"
-
-
-_MATCHES_NONE = "a null labelSelector results in matching no pod"
-
-
-def _of_term(term: Json, at: str, *, checks_values: bool) -> Iterator[str]:
-    for index, expression in enumerate(term.get("matchExpressions") or ()):
-        where, key = f"{at}.matchExpressions[{index}]", expression.get("key") or ""
-        if key in _NODE_LABELS:
-            yield f"{where}.key: {key} is {_NODE_LABELS[key]}"
-        if checks_values:
-            for number, value in enumerate(expression.get("values") or ()):
-                for text in names.check_label_value(value):
-                    yield f"{where}.values[{number}]: {value} is invalid, {text}"
-
-
-def _of_pod_affinity(affinity: Json, at: str) -> Iterator[str]:
-    for member in ("podAffinity", "podAntiAffinity"):
-        terms = affinity.get(member) or {}
-        required, preferred = (f"{one}DuringSchedulingIgnoredDuringExecution" for one in ("required", "preferred"))
-        for index, term in enumerate(terms.get(required) or ()):
-            if term.get("labelSelector") is None:
-                yield f"{at}.{member}.{required}[{index}].labelSelector: {_MATCHES_NONE}"
-        for index, weighted in enumerate(terms.get(preferred) or ()):
-            if (weighted.get("podAffinityTerm") or {}).get("labelSelector") is None:
-                yield f"{at}.{member}.{preferred}[{index}].podAffinityTerm.labelSelector: {_MATCHES_NONE}"
-
-
-def _of_volumes(volumes: Sequence[Json], path: str) -> Iterator[str]:
-    for index, volume in enumerate(volumes):
-        for member, text in _VOLUMES.items():
-            if volume.get(member) is not None:
-                yield f"{path}.volumes[{index}].{_SPELLED.get(member, member)}: {text}"
-            if member == "glusterfs" and volume.get("ephemeral") is not None:
-                claim = volume["ephemeral"].get("volumeClaimTemplate") or {}
-                at = f"{path}.volumes[{index}].ephemeral.volumeClaimTemplate.spec"
-                yield from _of_claim_spec(claim.get("spec") or {}, at)
-    yield from overlapping_paths(volumes)
-
-
-def _of_repeated(spec: Json, path: str) -> Iterator[str]:
-    seen: set[str] = set()
-    for index, alias in enumerate(spec.get("hostAliases") or ()):
-        address = alias.get("ip") or ""
-        if address in seen:
-            yield f"{path}.hostAliases[{index}].ip: duplicate ip {quoted(address)}"
-        seen.add(address)
-    secrets = [secret.get("name") or "" for secret in spec.get("imagePullSecrets") or ()]
-    seen = set()
-    for index, name in enumerate(secrets):
-        if name in seen:
-            yield f"{path}.imagePullSecrets[{index}].name: duplicate name {quoted(name)}"
-        seen.add(name)
-    for index, name in enumerate(secrets):
-        if not name:
-            yield f'{path}.imagePullSecrets[{index}].name: invalid empty name ""'
-
-
-def _fractions(amounts: Json | None, at: str, resources: tuple[str, ...] = _BYTES) -> Iterator[str]:
-    """Yield which amounts of bytes are no whole numbers."""
-    for name in resources:
-        amount = (amounts or {}).get(name)
-        if amount is not None and str(amount)[-1:] in _FRACTIONAL and milli(amount) % 1000:
-            text = f"fractional byte value {quoted(canonical(amount))} is invalid, must be an integer"
-            yield f"{at}[{name}]: {text}"
-
-
-def _hidden_variables(variables: Sequence[Json], place: str) -> Iterator[str]:
-    """Yield which variables replace one of the same name without using its value."""
-    seen: set[str] = set()
-    for index, variable in enumerate(variables):
-        name, value = variable.get("name") or "", variable.get("value") or ""
-        reference = f"$({name})"
-        extends = variable.get("valueFrom") is None and reference in value and value != reference
-        if name in seen and not extends:
-            text = f"hides previous definition of {quoted(name)}, which may be dropped when using apply"
-            yield f"{place}.env[{index}]: {text}"
-        seen.add(name)
-
-
-class _Ports:
-    """The ports of a pod with one number and protocol, found without a look at all those that are no conflict."""
-
-    def __init__(self) -> None:
-        self._order: dict[str, int] = {}
-        self._by_place: dict[tuple[str, int], list[str]] = {}
-        self._addresses: dict[int, list[str]] = {}
-        """The addresses that are used with each port of the host."""
-
-    def add(self, at: str, host_ip: str, host_port: int) -> Iterator[str]:
-        """Yield what is odd about a further port beside those before it."""
-        found = dict.fromkeys(self._by_place.get((host_ip, host_port), ()), "duplicate")
-        for port in list(self._addresses) if not host_port else (0,):
-            for address in self._addresses.get(port, ()):
-                if (address, port) != (host_ip, host_port):
-                    found |= dict.fromkeys(self._by_place[address, port], "overlapping")
-        if host_port:
-            others = ("",) if host_ip else (one for one in self._addresses.get(host_port, ()) if one)
-            for address in others:
-                found |= dict.fromkeys(self._by_place.get((address, host_port), ()), "dangerously ambiguous")
-        for other in sorted(found, key=self._order.__getitem__):
-            yield f"{at}: {found[other]} port definition with {other}"
-        self._order[at] = len(self._order)
-        if (host_ip, host_port) not in self._by_place:
-            self._addresses.setdefault(host_port, []).append(host_ip)
-        self._by_place.setdefault((host_ip, host_port), []).append(at)
-
-
-def _of_ports(spec: Json, path: str) -> Iterator[str]:
-    known: dict[tuple[int, str], _Ports] = {}
-    for container, place in _containers(spec, path):
-        for index, port in enumerate(container.get("ports") or ()):
-            at, host_ip, host_port = f"{place}.ports[{index}]", port.get("hostIP") or "", port.get("hostPort") or 0
-            number, protocol = port.get("containerPort") or 0, port.get("protocol") or ""
-            if host_ip and not host_port:
-                shown = f"{{Name:{port.get('name') or ''} HostPort:0 ContainerPort:{number} Protocol:{protocol}"
-                yield f"{at}: hostIP set without hostPort: {shown} HostIP:{host_ip}}}"
-            yield from known.setdefault((number, protocol), _Ports()).add(at, host_ip, host_port)
-    named: dict[str, str] = {}
-    for container, place in _containers(spec, path):
-        for index, port in enumerate(container.get("ports") or ()):
-            name, at = port.get("name") or "", f"{place}.ports[{index}]"
-            other = named.setdefault(name, at) if name else at
-            if other != at:
-                text = f"services and probes that select ports by name will use {other}"
-                yield f"{at}: duplicate port name {quoted(name)} with {other}, {text}"
-
-
 # -- other kinds -------------------------------------------------------------------------------------------------------
-
-
-def _of_claim_spec(spec: Json, at: str) -> Iterator[str]:
-    resources = spec.get("resources") or {}
-    for member in ("requests", "limits"):
-        yield from _fractions(resources.get(member), f"{at}.resources.{member}", ("storage",))
 
 
 def _of_claim(claim: Json) -> Iterator[str]:
@@ -375,7 +134,7 @@ def _of_claim(claim: Json) -> Iterator[str]:
     if annotation in (claim["metadata"].get("annotations") or {}):
         text = 'deprecated since v1.8; use "storageClassName" attribute instead'
         yield f"metadata.annotations[{annotation}]: {text}"
-    yield from _of_claim_spec(claim.get("spec") or {}, "spec")
+    yield from of_claim_spec(claim.get("spec") or {}, "spec")
 
 
 def _of_volume(volume: Json) -> Iterator[str]:
@@ -388,10 +147,10 @@ def _of_volume(volume: Json) -> Iterator[str]:
         yield f"spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. {text}"
     terms = ((spec.get("nodeAffinity") or {}).get("required") or {}).get("nodeSelectorTerms") or ()
     for index, term in enumerate(terms):
-        yield from _of_term(term, f"spec.nodeAffinity.required.nodeSelectorTerms[{index}]", checks_values=False)
+        yield from of_term(term, f"spec.nodeAffinity.required.nodeSelectorTerms[{index}]", checks_values=False)
     for member in ("cephfs", "photonPersistentDisk", "scaleIO", "storageos", "glusterfs", "rbd"):
         if spec.get(member) is not None:
-            yield f"spec.{_SPELLED.get(member, member)}: {_VOLUMES[member]}"
+            yield f"spec.{SPELLED.get(member, member)}: {OLD_VOLUMES[member]}"
 
 
 def _of_service(service: Json) -> Iterator[str]:
@@ -426,6 +185,85 @@ def _of_service(service: Json) -> Iterator[str]:
         yield 'spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"'
 
 
+def _of_node(node: Json) -> Iterator[str]:
+    spec = node.get("spec") or {}
+    if spec.get("configSource") is not None:
+        yield "spec.configSource: the feature is removed"
+    if spec.get("externalID"):
+        yield "spec.externalID: this field is deprecated, and is unused by Kubernetes"
+    for index, one in enumerate(spec.get("podCIDRs") or ()):
+        yield from range_warnings(f"spec.podCIDRs[{index}]", one)
+
+
+def _of_endpoints(endpoints: Json) -> Iterator[str]:
+    if _is_written_by(endpoints, "endpoints.kubernetes.io/managed-by", ("endpoint-controller",)):
+        return
+    for number, subset in enumerate(endpoints.get("subsets") or ()):
+        for member in ("addresses", "notReadyAddresses"):
+            for index, address in enumerate(subset.get(member) or ()):
+                yield from ip_warning(f"subsets[{number}].{member}[{index}].ip", address.get("ip") or "")
+
+
+def _of_endpoint_slice(part: Json) -> Iterator[str]:
+    if _is_written_by(part, "endpointslice.kubernetes.io/managed-by", _SLICES_CONTROLLERS):
+        return
+    for number, endpoint in enumerate(part.get("endpoints") or ()):
+        for index, address in enumerate(endpoint.get("addresses") or ()):
+            yield from ip_warning(f"endpoints[{number}].addresses[{index}]", address)
+
+
+_SLICES_CONTROLLERS = ("endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io")
+
+
+def _is_written_by(obj: Json, label: str, controllers: tuple[str, ...]) -> bool:
+    """Whether a controller wrote the object, which writes addresses as they should be; saves a look at each of them."""
+    return (obj["metadata"].get("labels") or {}).get(label) in controllers
+
+
+def _of_network_policy(policy: Json) -> Iterator[str]:
+    spec = policy.get("spec") or {}
+    for direction, peers in (("ingress", "from"), ("egress", "to")):
+        for number, rule in enumerate(spec.get(direction) or ()):
+            for index, peer in enumerate(rule.get(peers) or ()):
+                block, at = peer.get("ipBlock") or {}, f"spec.{direction}[{number}].{peers}[{index}].ipBlock"
+                yield from range_warnings(f"{at}.cidr", block.get("cidr") or "")
+                for place, one in enumerate(block.get("except") or ()):
+                    yield from range_warnings(f"{at}.except[{place}]", one)
+
+
+def _of_storage_class(storage: Json) -> Iterator[str]:
+    for number, topology in enumerate(storage.get("allowedTopologies") or ()):
+        for index, expression in enumerate(topology.get("matchLabelExpressions") or ()):
+            text = NODE_LABELS.get(expression.get("key") or "")
+            if text is not None:
+                yield f"allowedTopologies[{number}].matchLabelExpressions[{index}].key: {text}"
+
+
+def _of_runtime_class(runtime: Json) -> Iterator[str]:
+    for label in sorted((runtime.get("scheduling") or {}).get("nodeSelector") or ()):
+        if label in NODE_LABELS:
+            yield f"scheduling.nodeSelector: {NODE_LABELS[label]}"
+
+
+def _of_new_ingress(ingress: Json) -> Iterator[str]:
+    is_annotated = _INGRESS_CLASS in (ingress["metadata"].get("annotations") or {})
+    if is_annotated and (ingress.get("spec") or {}).get("ingressClassName") is None:
+        yield f"annotation {quoted(_INGRESS_CLASS)} is deprecated, please use 'spec.ingressClassName' instead"
+
+
+def _of_new_driver(driver: Json) -> Iterator[str]:
+    spec = driver.get("spec") or {}
+    if spec.get("tokenRequests") and spec.get("serviceAccountTokenInSecrets") is None:
+        text = "if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes"
+        yield f"spec.serviceAccountTokenInSecrets is unset; {text}"
+
+
+def _of_new_slice(part: Json) -> Iterator[str]:
+    if part.get("addressType") == "FQDN":
+        yield "spec.addressType: FQDN endpoints are deprecated"
+    yield from _of_endpoint_slice(part)
+
+
 _TEMPLATES: Mapping[Kind, Warnings] = {
     catalog.DEPLOYMENT: _template_of("spec", "template"),
     catalog.REPLICASET: _template_of("spec", "template"),
@@ -441,7 +279,19 @@ _ABOUT: Mapping[Kind, Warnings] = {
     catalog.PERSISTENTVOLUMECLAIM: _of_claim,
     catalog.PERSISTENTVOLUME: _of_volume,
     catalog.SERVICE: _of_service,
+    catalog.NODE: _of_node,
+    catalog.ENDPOINTS: _of_endpoints,
+    catalog.ENDPOINTSLICE: _of_endpoint_slice,
+    catalog.NETWORKPOLICY: _of_network_policy,
+    catalog.STORAGECLASS: _of_storage_class,
+    catalog.RUNTIMECLASS: _of_runtime_class,
     **_TEMPLATES,
 }
-KINDS = frozenset(_ABOUT)
+_ABOUT_NEW: Mapping[Kind, Warnings] = {
+    catalog.INGRESS: _of_new_ingress,
+    catalog.CSIDRIVER: _of_new_driver,
+    catalog.ENDPOINTSLICE: _of_new_slice,
+}
+"""What stands in place of `_ABOUT` for new objects."""
+KINDS = frozenset((*_ABOUT, *_ABOUT_NEW))
 """The kinds about which there may be warnings."""
