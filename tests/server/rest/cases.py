@@ -40,7 +40,6 @@ WHOLE_METADATA = "the metadata in a table of DaemonSets has every annotation"
 TRUSTED = "the statuses of built-in kinds are checked for their types only; whoever may write them is trusted"
 AT_ONCE = "a pod deleted without grace is DELETED, and not MODIFIED to be deleted before"
 SCALED = "what a custom kind's scale names is checked by the schema alone"
-WARNED = "no warnings about kinds that are old but work"
 
 
 def config(name: str = "a", **more: Any) -> dict[str, Any]:
@@ -1099,8 +1098,8 @@ TABLES = [
         *printed(f"{CORE}/services", named(spec={"clusterIP": "None", "ports": [{"port": 80}, {"port": 53, "name": "d",
                                                                              "protocol": "UDP"}]}),
                  patch(f"{CORE}/services/n", {"spec": {"ports": [{"port": 80, "name": "w"}]}}, quiet=True)),
-        *unlike(WARNED, printed(f"{CORE}/endpoints", named(
-            subsets=[{"addresses": [{"ip": "10.0.0.1"}], "ports": [{"port": 80}]}]))),
+        *printed(f"{CORE}/endpoints", named(
+            subsets=[{"addresses": [{"ip": "10.0.0.1"}], "ports": [{"port": 80}]}])),
         *printed(f"{CORE}/resourcequotas", named(spec={"hard": {"pods": "3"}})),
         *printed(f"{CORE}/limitranges", named(spec={"limits": []})),
         *printed(BUDGETS, named(spec={"minAvailable": 1, "selector": SELECTOR})),
