@@ -159,10 +159,10 @@ def _of_volumes(volumes: Sequence[Json], path: str) -> Iterator[str]:
         for member, text in OLD_VOLUMES.items():
             if volume.get(member) is not None:
                 yield f"{path}.volumes[{index}].{SPELLED.get(member, member)}: {text}"
-            if member == "glusterfs" and volume.get("ephemeral") is not None:
-                claim = volume["ephemeral"].get("volumeClaimTemplate") or {}
-                at = f"{path}.volumes[{index}].ephemeral.volumeClaimTemplate.spec"
-                yield from of_claim_spec(claim.get("spec") or {}, at)
+        if volume.get("ephemeral") is not None:
+            claim = volume["ephemeral"].get("volumeClaimTemplate") or {}
+            at = f"{path}.volumes[{index}].ephemeral.volumeClaimTemplate.spec"
+            yield from of_claim_spec(claim.get("spec") or {}, at)
     yield from overlapping_paths(volumes)
 
 

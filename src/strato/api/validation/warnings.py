@@ -126,9 +126,6 @@ def _job_of(*path: str) -> Warnings:
     return about
 
 
-# -- other kinds -------------------------------------------------------------------------------------------------------
-
-
 def _of_claim(claim: Json) -> Iterator[str]:
     annotation = "volume.beta.kubernetes.io/storage-class"
     if annotation in (claim["metadata"].get("annotations") or {}):
