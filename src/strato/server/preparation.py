@@ -102,6 +102,24 @@ def check_type(served: Served, obj: Any) -> Json:
     )
 
 
+def check_name(obj: Json, name: str) -> None:
+    """Check that the object has the name in the path.
+
+    Raises:
+        BadRequest: It has another one, or none.
+    """
+    found = obj["metadata"].get("name")
+    if not found:
+        raise nameless(name)
+    if found != name:
+        raise BadRequest(f"the name of the object ({found}) does not match the name on the URL ({name})")
+
+
+def nameless(name: str) -> BadRequest:
+    """Return the refusal of an object that has no name, unlike its path."""
+    return BadRequest(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+
+
 def check_namespace(kind: Kind, obj: Json, namespace: str) -> None:
     """Put the URL's namespace into the object.
 

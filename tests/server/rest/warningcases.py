@@ -359,6 +359,21 @@ def others() -> list[Step]:
     ]  # fmt: skip
 
 
+def scales() -> list[Step]:
+    path, one = f"{APPS}/deployments/w/scale", {"spec": {"replicas": 2}}
+    metadata = (
+        *({"name": name} for name in ("w", "v", "")),
+        *({"name": "w", "namespace": namespace} for namespace in ("{ns}", "other", "")),
+        {},
+    )
+    return [
+        post(f"{APPS}/deployments", workload(), quiet=True),
+        *(patch(path, {"metadata": some, **one}) for some in metadata),
+        *(put(path, {"metadata": some, **one}) for some in metadata),
+        *(ask(path, {"metadata": {"name": "w", "uid": "x"}, **one}, only_warnings=True) for ask in (patch, put)),
+    ]
+
+
 WARNINGS = [
     *(Case(f"warnings of templates: {name}", each_template(*map(template, specs))) for name, specs in SPECS.items()),
     Case("warnings of templates: annotations", each_template(*ANNOTATED)),
@@ -368,4 +383,5 @@ WARNINGS = [
     Case("warnings of volumes", persistent_volumes()),
     Case("warnings of claims", claims()),
     Case("warnings of other kinds", others()),
+    Case("metadata of scales", scales()),
 ]

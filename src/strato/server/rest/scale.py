@@ -76,7 +76,13 @@ class Scale:
             else:
                 raise UnsupportedMedia(f"a scale takes JSON, merge and apply patches, not {media}")
         metadata, replicas, warnings = _read(body, request.param("fieldValidation"), is_patched=verb == "patch")
-        _check(kind, {**metadata, "name": target.name, "namespace": target.namespace}, replicas)
+        preparation.check_name({"metadata": metadata}, target.name)
+        preparation.check_namespace(kind, {"metadata": metadata}, target.namespace)
+        uid = metadata.get("uid")
+        if uid and uid != obj["metadata"]["uid"]:
+            text = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {obj['metadata']['uid']}"
+            raise conflict(kind, target.name, text)
+        _check(kind, metadata, replicas)
         asked = metadata.get("resourceVersion")
         if asked and asked != obj["metadata"]["resourceVersion"]:
             raise conflict(kind, target.name)

@@ -123,7 +123,7 @@ class Writer:
         obj, warnings = yield lambda: self._read(request, served, "UpdateOptions")
         preparation.check_namespace(kind, obj, target.namespace)
         warnings += preparation.unique_owners(obj["metadata"])
-        _check_name(obj, target)
+        preparation.check_name(obj, target.name)
         strategy = strategy_of(served)
         key = object_key(kind, target.namespace, target.name)
         stored = self._state.bucket(kind).latest(key)
@@ -195,7 +195,7 @@ class Writer:
             base = (yield from stored_steps(body)) if media == JSON_PATCH else old
         obj, warnings = yield lambda: self._patched(request, target, served, media, old, base)
         assert old is not None
-        _check_name(obj, target)
+        preparation.check_name(obj, target.name)
         entries = owners(old) if owners is not None else None
         draft = Draft(request, target, served, obj, warnings, None, old, body, key=key, entries=entries)
         return (yield from self._replaced(draft))
@@ -229,7 +229,7 @@ class Writer:
             apply.check_creation(asked.kind, target, obj)
         obj = preparation.check_type(asked, obj)
         preparation.check_namespace(asked.kind, obj, target.namespace)
-        _check_name(obj, target)
+        preparation.check_name(obj, target.name)
         part = None if old is None else status_part(asked, target, obj, old)
         preparation.drop_unknown(asked if part is None else asked.status or asked, obj if part is None else part)
         warnings = repeated if request.param("fieldValidation") != "Ignore" else []
@@ -370,19 +370,6 @@ def _as_stored(served: Served, obj: Json) -> Json:
     return read
 
 
-def _check_name(obj: Json, target: ResourcePath) -> None:
-    """Check that the object has the name in the path."""
-    name = obj["metadata"].get("name")
-    if not name:
-        raise _nameless(target)
-    if name != target.name:
-        raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
-
-
-def _nameless(target: ResourcePath) -> BadRequest:
-    return BadRequest(f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided")
-
-
 def _read_type(kind: Kind, media: str, obj: Json, target: ResourcePath) -> None:
     """Read the type of a patched object of a built-in kind as Go's decoder does.
 
@@ -395,7 +382,7 @@ def _read_type(kind: Kind, media: str, obj: Json, target: ResourcePath) -> None:
     given = obj.get("apiVersion", "")
     group, _, version = ("" if given is None else str(given)).rpartition("/")
     if not version and group in ("", kind.group):
-        raise _nameless(target)
+        raise preparation.nameless(target.name)
 
 
 def _apply(kind: Kind, media: str, base: Any, patch: Any) -> Any:
