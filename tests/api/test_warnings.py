@@ -58,6 +58,13 @@ def test_no_body_makes_the_search_long(body: dict[str, Any], count: int) -> None
     assert len(warnings.of_creation(catalog.POD, body)) == count
 
 
+@pytest.mark.parametrize(("controls", "count"), [(True, 0), (False, 129), (None, 129)])
+def test_pods_of_controllers_are_not_warned_about(controls: bool | None, count: int) -> None:
+    body = pod(hostAliases=[{"ip": "10.0.0.1"}] * 200)
+    body["metadata"] = {"name": "a.b", "ownerReferences": [{"controller": controls}]}
+    assert len(warnings.of_creation(catalog.POD, body)) == count
+
+
 PORTS = st.fixed_dictionaries(
     {"containerPort": st.integers(1, 2), "protocol": st.sampled_from(["TCP", "UDP"])},
     optional={"hostPort": st.integers(0, 2), "hostIP": st.sampled_from(["", "10.0.0.1", "10.0.0.2"])},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.server.rest.steps import Case, Step, delete, patch, post, put
+from tests.server.rest.steps import Case, Step, delete, differs, patch, post, put
 
 CORE = "/api/v1/namespaces/{ns}"
 APPS, BATCH = "/apis/apps/v1/namespaces/{ns}", "/apis/batch/v1/namespaces/{ns}"
@@ -294,6 +294,10 @@ def workloads() -> list[Step]:
     return steps
 
 
+CONTROLLED = "nobody reads warnings about pods that a controller makes"
+OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "m", "uid": "u", "controller": True}
+
+
 def pods() -> list[Step]:
     path, spec = f"{CORE}/pods", {"containers": [container()]}
     env = {"containers": [container(env=[{"name": "A", "value": "1"}, {"name": "A", "value": "2"}])]}
@@ -307,6 +311,7 @@ def pods() -> list[Step]:
             for at, key in enumerate(OLD_ANNOTATIONS[:4])
         ),
         post(path, {"metadata": {"name": "dry"}, "spec": env}, "dryRun=All"),
+        differs(CONTROLLED, post(path, {"metadata": {"name": "owned.d", "ownerReferences": [OWNER]}, "spec": env})),
     ]
 
 

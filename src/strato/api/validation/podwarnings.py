@@ -14,6 +14,7 @@ from strato.api.validation.security import SECCOMP_OF_CONTAINER, SECCOMP_OF_POD
 _BYTES = ("memory", "ephemeral-storage")
 _FRACTIONAL = "mun"
 """Suffixes of a canonical quantity that may be no whole number."""
+_NOTHING: Json = {}
 NODE_LABELS: Mapping[str, str] = {
     "beta.kubernetes.io/arch": 'deprecated since v1.14; use "kubernetes.io/arch" instead',
     "beta.kubernetes.io/os": 'deprecated since v1.14; use "kubernetes.io/os" instead',
@@ -93,12 +94,13 @@ def _of_container(container: Json, place: str, annotations: Json, at: str) -> It
             yield f"{at}metadata.annotations[{key}]: {_NO_SECCOMP}"
     resources = container.get("resources")
     if resources:
+        limits, requests = resources.get("limits") or _NOTHING, resources.get("requests") or _NOTHING
         for name in _BYTES:
-            for member in ("limits", "requests"):
-                if name in (resources.get(member) or ()):
-                    yield from _fractions(resources[member], f"{place}.resources.{member}", (name,))
+            for member, amounts in (("limits", limits), ("requests", requests)):
+                if name in amounts and str(amounts[name])[-1:] in _FRACTIONAL:
+                    yield from _fractions(amounts, f"{place}.resources.{member}", (name,))
     variables = container.get("env")
-    if variables and len(variables) > 1:
+    if variables and len({variable.get("name") for variable in variables}) < len(variables):
         yield from _hidden_variables(variables, place)
 
 

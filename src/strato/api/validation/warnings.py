@@ -48,6 +48,8 @@ def of_creation(kind: Kind, obj: Json, *, spec_is_known: bool = False) -> list[s
         obj: The object.
         spec_is_known: Whether an equal spec has been found to deserve none; those about the metadata are left.
     """
+    if kind is catalog.POD and _is_controlled(obj):
+        return []  # nobody reads them: a controller has sent it, and whoever wrote its template has been warned
     found = list(_of_name(kind, obj))
     if spec_is_known and not _has_old_annotations(obj):
         return found
@@ -65,6 +67,11 @@ def of_update(kind: Kind, obj: Json, old: Json) -> list[str]:
     if kind in _TEMPLATES and obj["metadata"].get("generation") == old["metadata"].get("generation"):
         return []
     return list(islice(about(obj), _MOST))
+
+
+def _is_controlled(obj: Json) -> bool:
+    owners = obj["metadata"].get("ownerReferences")
+    return bool(owners) and any(owner.get("controller") for owner in owners)
 
 
 def _has_old_annotations(obj: Json) -> bool:
