@@ -290,7 +290,8 @@ class StatusQueue(Generic[K, D, R]):
         elif entry.low:
             entry.place = _LOW
             self._low[entry.key] = entry
-            self._schedule_low(now)
+            if self._low_looks < self._low_workers:
+                self._schedule_low(now)
         else:
             entry.place = _QUEUED
             self._writes.add(entry)

@@ -102,40 +102,6 @@ def check_type(served: Served, obj: Any) -> Json:
     )
 
 
-def check_name(obj: Json, name: str) -> None:
-    """Check that the object has the name in the path.
-
-    Raises:
-        BadRequest: It has another one, or none.
-    """
-    found = obj["metadata"].get("name")
-    if not found:
-        raise nameless(name)
-    if found != name:
-        raise BadRequest(f"the name of the object ({found}) does not match the name on the URL ({name})")
-
-
-def nameless(name: str) -> BadRequest:
-    """Return the refusal of an object that has no name, unlike its path."""
-    return BadRequest(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
-
-
-def check_namespace(kind: Kind, obj: Json, namespace: str) -> None:
-    """Put the URL's namespace into the object.
-
-    Raises:
-        BadRequest: The object names another one.
-    """
-    metadata = obj["metadata"]
-    if not kind.namespaced:
-        metadata.pop("namespace", None)
-        return
-    found = metadata.get("namespace")
-    if found and found != namespace:
-        raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
-    metadata["namespace"] = namespace
-
-
 def check_fields(served: Served, obj: Json, mode: str) -> list[str]:
     """Drop unknown fields, and return warnings about them according to ``fieldValidation``.
 

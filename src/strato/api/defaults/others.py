@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 
 from strato.api.defaults.members import fill, fill_empty
-from strato.api.defaults.pod import canonical_list, default_source
+from strato.api.defaults.pod import canonical_list, canonical_resources, default_source
 from strato.api.meta import Json
 
 _NODE_INFO = (
@@ -111,11 +111,7 @@ def default_claim(obj: Json) -> None:
     """Default a PersistentVolumeClaim."""
     spec = obj.setdefault("spec", {})
     fill(spec, {"volumeMode": "Filesystem"})
-    resources = spec.get("resources")
-    if resources:
-        for section in ("requests", "limits"):
-            if resources.get(section):
-                resources[section] = canonical_list(resources[section])
+    canonical_resources(spec.get("resources") or {})
 
 
 def default_persistent_volume(obj: Json) -> None:

@@ -72,7 +72,7 @@ def default_pod_spec(spec: Json) -> None:
         spec["overhead"] = canonical_list(spec["overhead"])
     resources = get("resources")
     if resources:
-        _canonical_resources(resources)
+        canonical_resources(resources)
 
 
 @memoised(2 << 20)
@@ -96,7 +96,7 @@ def _default_container(container: Json) -> None:
     if resources is None:
         container["resources"] = {}
     elif resources:
-        _canonical_resources(resources)
+        canonical_resources(resources)
     for port in get("ports") or ():
         if not port.get("protocol"):
             port["protocol"] = "TCP"
@@ -143,7 +143,7 @@ _SOURCE_DEFAULTS: dict[str, Json] = {
     "rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
     "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
     "iscsi": {"iscsiInterface": "default"},
-    "azureDisk": {"cachingMode": "ReadWrite", "fsType": "ext4", "kind": "Shared"},
+    "azureDisk": {"cachingMode": "ReadWrite", "fsType": "ext4", "kind": "Shared", "readOnly": False},
 }
 
 
@@ -152,8 +152,6 @@ def default_source(volume: Json) -> None:
     for source in _SOURCE_DEFAULTS.keys() & volume.keys():
         if volume[source] is not None:
             fill_empty(volume[source], _SOURCE_DEFAULTS[source])
-    if volume.get("azureDisk") is not None:
-        volume["azureDisk"].setdefault("readOnly", False)
 
 
 def default_volume(volume: Json) -> None:
@@ -186,7 +184,7 @@ def default_volume(volume: Json) -> None:
         if template and template.get("spec"):
             template.setdefault("metadata", {})
             template["spec"].setdefault("volumeMode", "Filesystem")
-            _canonical_resources(template["spec"].get("resources") or {})
+            canonical_resources(template["spec"].get("resources") or {})
     default_source(volume)
 
 
@@ -212,7 +210,8 @@ def _requests_from_limits(container: Json) -> None:
                 requests[name] = amount
 
 
-def _canonical_resources(resources: Json) -> None:
+def canonical_resources(resources: Json) -> None:
+    """Write the requests and limits canonically."""
     for section in ("requests", "limits"):
         amounts = resources.get(section)
         if amounts:

@@ -6,7 +6,7 @@ import re
 
 from strato.api import names
 from strato.api.meta import Json
-from strato.api.status import invalid_value, required
+from strato.api.status import invalid_value, invalid_values, required
 from strato.api.validation.addresses import read_address
 from strato.errors import Cause
 
@@ -59,7 +59,7 @@ def validate_host_aliases(aliases: list[Json], field: str, causes: list[Cause]) 
         _validate_address(alias.get("ip") or "", f"{field}[{index}].ip", causes)
         for number, name in enumerate(alias.get("hostnames") or ()):
             at = f"{field}[{index}].hostnames[{number}]"
-            causes += [invalid_value(at, name, text) for text in names.check_subdomain(name)]
+            causes += invalid_values(at, name, names.check_subdomain(name))
 
 
 def _validate_address(text: str, field: str, causes: list[Cause]) -> None:

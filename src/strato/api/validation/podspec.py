@@ -157,32 +157,33 @@ def _validate_spread(constraints: list[Json], field: str, causes: list[Cause]) -
             )
 
 
-_HARD = "requiredDuringSchedulingIgnoredDuringExecution"
-_SOFT = "preferredDuringSchedulingIgnoredDuringExecution"
+HARD = "requiredDuringSchedulingIgnoredDuringExecution"
+SOFT = "preferredDuringSchedulingIgnoredDuringExecution"
+"""Members of affinities: what must be, and what is wished for."""
 
 
 def _validate_affinity(affinity: Json, field: str, causes: list[Cause]) -> None:
     node = affinity.get("nodeAffinity")
     if node:
-        required_terms = node.get(_HARD)
-        place = f"{field}.nodeAffinity.{_HARD}.nodeSelectorTerms"
+        required_terms = node.get(HARD)
+        place = f"{field}.nodeAffinity.{HARD}.nodeSelectorTerms"
         if required_terms is not None and not required_terms.get("nodeSelectorTerms"):
             causes.append(required(place, "must have at least one node selector term"))
         for index, term in enumerate((required_terms or {}).get("nodeSelectorTerms") or ()):
             _validate_node_term(term, f"{place}[{index}]", causes, hard=True)
-        _validate_weights(node.get(_SOFT), f"{field}.nodeAffinity.{_SOFT}", causes)
-        for index, weighted in enumerate(node.get(_SOFT) or ()):
-            place = f"{field}.nodeAffinity.{_SOFT}[{index}].preference"
+        _validate_weights(node.get(SOFT), f"{field}.nodeAffinity.{SOFT}", causes)
+        for index, weighted in enumerate(node.get(SOFT) or ()):
+            place = f"{field}.nodeAffinity.{SOFT}[{index}].preference"
             _validate_node_term(weighted.get("preference") or {}, place, causes, hard=False)
     for member in ("podAffinity", "podAntiAffinity"):
         body = affinity.get(member)
         if not body:
             continue
-        for index, term in enumerate(body.get(_HARD) or ()):
-            _validate_pod_term(term, f"{field}.{member}.{_HARD}[{index}]", causes)
-        _validate_weights(body.get(_SOFT), f"{field}.{member}.{_SOFT}", causes)
-        for index, weighted in enumerate(body.get(_SOFT) or ()):
-            place = f"{field}.{member}.{_SOFT}[{index}].podAffinityTerm"
+        for index, term in enumerate(body.get(HARD) or ()):
+            _validate_pod_term(term, f"{field}.{member}.{HARD}[{index}]", causes)
+        _validate_weights(body.get(SOFT), f"{field}.{member}.{SOFT}", causes)
+        for index, weighted in enumerate(body.get(SOFT) or ()):
+            place = f"{field}.{member}.{SOFT}[{index}].podAffinityTerm"
             _validate_pod_term(weighted.get("podAffinityTerm") or {}, place, causes)
 
 

@@ -9,6 +9,7 @@ from strato.api.meta import Json
 from strato.api.quantity import canonical, milli
 from strato.api.validation.addresses import ip_warning, quoted
 from strato.api.validation.overlaps import overlapping_paths
+from strato.api.validation.podspec import HARD, SOFT
 from strato.api.validation.security import SECCOMP_OF_CONTAINER, SECCOMP_OF_POD
 
 _BYTES = ("memory", "ephemeral-storage")
@@ -57,15 +58,15 @@ def of_template(template: Json, at: str) -> Iterator[str]:
         yield from _of_placement(spec, path)
     annotations = (template.get("metadata") or {}).get("annotations") or {}
     if annotations:
-        for key, text in POD_ANNOTATIONS.items():
-            if key in annotations:
-                yield f"{at}metadata.annotations[{key}]: {text}"
+        yield from of_annotations(annotations, POD_ANNOTATIONS, at)
     if get("volumes"):
         yield from _of_volumes(spec["volumes"], path)
     if get("hostAliases") or get("imagePullSecrets"):
         yield from _of_repeated(spec, path)
     if get("overhead"):
-        yield from _fractions(spec["overhead"], f"{path}.overhead")
+        for name in _BYTES:
+            if text := _fraction(spec["overhead"], name):
+                yield f"{path}.overhead{text}"
     if SECCOMP_OF_POD in annotations and not (get("securityContext") or {}).get("seccompProfile"):
         yield f"{at}metadata.annotations[{SECCOMP_OF_POD}]: {_NO_SECCOMP}"
     ports = 0
@@ -87,6 +88,13 @@ def of_template(template: Json, at: str) -> Iterator[str]:
         yield from ip_warning(f"{path}.hostAliases[{index}].ip", alias.get("ip") or "")
 
 
+def of_annotations(annotations: Json, old: Mapping[str, str], at: str = "") -> Iterator[str]:
+    """Yield what is said of those annotations that are old."""
+    for key, text in old.items():
+        if key in annotations:
+            yield f"{at}metadata.annotations[{key}]: {text}"
+
+
 def _of_container(container: Json, place: str, annotations: Json, at: str) -> Iterator[str]:
     if annotations:
         key = SECCOMP_OF_CONTAINER + container["name"]
@@ -97,8 +105,8 @@ def _of_container(container: Json, place: str, annotations: Json, at: str) -> It
         limits, requests = resources.get("limits") or _NOTHING, resources.get("requests") or _NOTHING
         for name in _BYTES:
             for member, amounts in (("limits", limits), ("requests", requests)):
-                if name in amounts and str(amounts[name])[-1:] in _FRACTIONAL:
-                    yield from _fractions(amounts, f"{place}.resources.{member}", (name,))
+                if text := _fraction(amounts, name):
+                    yield f"{place}.resources.{member}{text}"
     variables = container.get("env")
     if variables and len({variable.get("name") for variable in variables}) < len(variables):
         yield from _hidden_variables(variables, place)
@@ -116,11 +124,10 @@ def _of_placement(spec: Json, path: str) -> Iterator[str]:
             yield f"{path}.nodeSelector[{label}]: {NODE_LABELS[label]}"
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     at = f"{path}.affinity.nodeAffinity"
-    required, preferred = (f"{one}DuringSchedulingIgnoredDuringExecution" for one in ("required", "preferred"))
-    for index, term in enumerate((affinity.get(required) or {}).get("nodeSelectorTerms") or ()):
-        yield from of_term(term, f"{at}.{required}.nodeSelectorTerms[{index}]", checks_values=False)
-    for index, term in enumerate(affinity.get(preferred) or ()):
-        yield from of_term(term.get("preference") or {}, f"{at}.{preferred}[{index}].preference", checks_values=True)
+    for index, term in enumerate((affinity.get(HARD) or {}).get("nodeSelectorTerms") or ()):
+        yield from of_term(term, f"{at}.{HARD}.nodeSelectorTerms[{index}]", checks_values=False)
+    for index, term in enumerate(affinity.get(SOFT) or ()):
+        yield from of_term(term.get("preference") or {}, f"{at}.{SOFT}[{index}].preference", checks_values=True)
     for index, constraint in enumerate(spec.get("topologySpreadConstraints") or ()):
         where, key = f"{path}.topologySpreadConstraints[{index}]", constraint.get("topologyKey") or ""
         if key in NODE_LABELS:
@@ -147,13 +154,12 @@ def of_term(term: Json, at: str, *, checks_values: bool) -> Iterator[str]:
 def _of_pod_affinity(affinity: Json, at: str) -> Iterator[str]:
     for member in ("podAffinity", "podAntiAffinity"):
         terms = affinity.get(member) or {}
-        required, preferred = (f"{one}DuringSchedulingIgnoredDuringExecution" for one in ("required", "preferred"))
-        for index, term in enumerate(terms.get(required) or ()):
+        for index, term in enumerate(terms.get(HARD) or ()):
             if term.get("labelSelector") is None:
-                yield f"{at}.{member}.{required}[{index}].labelSelector: {_MATCHES_NONE}"
-        for index, weighted in enumerate(terms.get(preferred) or ()):
+                yield f"{at}.{member}.{HARD}[{index}].labelSelector: {_MATCHES_NONE}"
+        for index, weighted in enumerate(terms.get(SOFT) or ()):
             if (weighted.get("podAffinityTerm") or {}).get("labelSelector") is None:
-                yield f"{at}.{member}.{preferred}[{index}].podAffinityTerm.labelSelector: {_MATCHES_NONE}"
+                yield f"{at}.{member}.{SOFT}[{index}].podAffinityTerm.labelSelector: {_MATCHES_NONE}"
 
 
 def _of_volumes(volumes: Sequence[Json], path: str) -> Iterator[str]:
@@ -186,13 +192,12 @@ def _of_repeated(spec: Json, path: str) -> Iterator[str]:
             yield f'{path}.imagePullSecrets[{index}].name: invalid empty name ""'
 
 
-def _fractions(amounts: Json | None, at: str, resources: tuple[str, ...] = _BYTES) -> Iterator[str]:
-    """Yield which amounts of bytes are no whole numbers."""
-    for name in resources:
-        amount = (amounts or {}).get(name)
-        if amount is not None and str(amount)[-1:] in _FRACTIONAL and milli(amount) % 1000:
-            text = f"fractional byte value {quoted(canonical(amount))} is invalid, must be an integer"
-            yield f"{at}[{name}]: {text}"
+def _fraction(amounts: Json, name: str) -> str:
+    """Return what is to be said behind the path of the amounts if one of bytes is no whole number, else nothing."""
+    amount = amounts.get(name)
+    if amount is None or str(amount)[-1:] not in _FRACTIONAL or milli(amount) % 1000 == 0:
+        return ""
+    return f"[{name}]: fractional byte value {quoted(canonical(amount))} is invalid, must be an integer"
 
 
 def _hidden_variables(variables: Sequence[Json], place: str) -> Iterator[str]:
@@ -260,4 +265,5 @@ def of_claim_spec(spec: Json, at: str) -> Iterator[str]:
     """Yield the warnings about the spec of a claim; ``at`` is the path to it."""
     resources = spec.get("resources") or {}
     for member in ("requests", "limits"):
-        yield from _fractions(resources.get(member), f"{at}.resources.{member}", ("storage",))
+        if text := _fraction(resources.get(member) or _NOTHING, "storage"):
+            yield f"{at}.resources.{member}{text}"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from strato.api.meta import Json
 from strato.api.status import duplicate, forbidden_field, invalid_value, not_supported, required, too_long
+from strato.api.validation.volumes import check_descending
 from strato.errors import Cause
 
 SECCOMP_OF_POD = "seccomp.security.alpha.kubernetes.io/pod"
@@ -138,7 +139,7 @@ def _validate_profiles(security: Json, field: str, causes: list[Cause]) -> None:
         elif path is None:
             causes.append(required(f"{place}.localhostProfile", "must be set when seccomp type is Localhost"))
         else:
-            _validate_descending(path, f"{place}.localhostProfile", causes)
+            check_descending(path, f"{place}.localhostProfile", causes)
     if apparmor is not None:
         place = f"{field}.appArmorProfile"
         _validate_profile_type(apparmor, place, "appArmorProfile", causes)
@@ -153,7 +154,7 @@ def validate_seccomp_annotations(annotations: Json, field: str, causes: list[Cau
         if key == SECCOMP_OF_POD or key.startswith(SECCOMP_OF_CONTAINER):
             at = f"{field}.{key}"
             if profile.startswith("localhost/"):
-                _validate_descending(profile.removeprefix("localhost/"), at, causes)
+                check_descending(profile.removeprefix("localhost/"), at, causes)
             elif profile not in ("runtime/default", "docker/default", "unconfined"):
                 causes.append(invalid_value(at, profile, "must be a valid seccomp profile"))
 
@@ -177,10 +178,3 @@ def _validate_apparmor_name(profile: Json, field: str, causes: list[Cause]) -> N
             causes.append(too_long(field, _APPARMOR_LENGTH))
     elif name is not None and kind in _PROFILES:
         causes.append(invalid_value(field, name, "can only be set when AppArmor type is Localhost"))
-
-
-def _validate_descending(path: str, field: str, causes: list[Cause]) -> None:
-    if path.startswith("/"):
-        causes.append(invalid_value(field, path, "must be a relative path"))
-    if ".." in path.split("/"):
-        causes.append(invalid_value(field, path, "must not contain '..'"))

@@ -7,6 +7,7 @@ JSON after defaulting, and valid. Warnings about a template are given when the o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 
 from strato.api import catalog, names
@@ -18,6 +19,7 @@ from strato.api.validation.podwarnings import (
     OLD_VOLUMES,
     POD_ANNOTATIONS,
     SPELLED,
+    of_annotations,
     of_claim_spec,
     of_template,
     of_term,
@@ -26,10 +28,21 @@ from strato.api.validation.security import SECCOMP_OF_CONTAINER, SECCOMP_OF_POD
 
 Warnings = Callable[[Json], Iterator[str]]
 
-_GENERATED = ("deployments", "replicasets", "jobs", "cronjobs", "replicationcontrollers")
-"""Kinds whose name becomes part of the names, and so of the hostnames, of pods."""
-_VOLUME_ANNOTATIONS: Mapping[str, str] = {
+_IN_PODS = "Pod names and hostnames"
+_NAMED_IN: Mapping[Kind, str] = {
+    catalog.POD: "the Pod's hostname",
+    catalog.DEPLOYMENT: _IN_PODS,
+    catalog.REPLICASET: _IN_PODS,
+    catalog.REPLICATIONCONTROLLER: _IN_PODS,
+    catalog.JOB: _IN_PODS,
+    catalog.CRONJOB: _IN_PODS,
+}
+"""What the name of an object becomes part of."""
+_CLAIM_ANNOTATIONS: Mapping[str, str] = {
     "volume.beta.kubernetes.io/storage-class": 'deprecated since v1.8; use "storageClassName" attribute instead',
+}
+_VOLUME_ANNOTATIONS: Mapping[str, str] = {
+    **_CLAIM_ANNOTATIONS,
     "volume.beta.kubernetes.io/mount-options": 'deprecated since v1.31; use "mountOptions" attribute instead',
 }
 _HINTS = "service.kubernetes.io/topology-aware-hints"
@@ -44,29 +57,25 @@ def of_creation(kind: Kind, obj: Json, *, spec_is_known: bool = False) -> list[s
     """Return the warnings about a new object.
 
     Args:
-        kind: Its kind.
+        kind: Its kind, one of `NEW`.
         obj: The object.
         spec_is_known: Whether an equal spec has been found to deserve none; those about the metadata are left.
     """
     if kind is catalog.POD and _is_controlled(obj):
         return []  # nobody reads them: a controller has sent it, and whoever wrote its template has been warned
-    found = list(_of_name(kind, obj))
-    if spec_is_known and not _has_old_annotations(obj):
-        return found
-    about = _ABOUT_NEW.get(kind) or _ABOUT.get(kind)
-    return found + list(islice(about(obj), _MOST)) if about is not None else found
+    found = _of_name(kind, obj)
+    if not spec_is_known or _has_old_annotations(obj):
+        found += islice(_ABOUT_NEW[kind](obj), _MOST)
+    return found
 
 
 def of_update(kind: Kind, obj: Json, old: Json) -> list[str]:
-    """Return the warnings about a changed object; there are none about pods, which programs change."""
-    about = _ABOUT.get(kind)
-    if about is None or kind is catalog.POD:
-        return []
+    """Return the warnings about a changed object, whose kind is one of `CHANGED`."""
     if kind is catalog.DAEMONSET and obj["spec"].get("template") == old["spec"].get("template"):
         return []
     if kind in _TEMPLATES and obj["metadata"].get("generation") == old["metadata"].get("generation"):
         return []
-    return list(islice(about(obj), _MOST))
+    return list(islice(_ABOUT_CHANGED[kind](obj), _MOST))
 
 
 def _is_controlled(obj: Json) -> bool:
@@ -79,21 +88,12 @@ def _has_old_annotations(obj: Json) -> bool:
     return any(key in _ANNOTATIONS or key.startswith(SECCOMP_OF_CONTAINER) for key in annotations)
 
 
-def _of_name(kind: Kind, obj: Json) -> Iterator[str]:
-    name = obj["metadata"].get("name") or ""
-    problems = [] if names.is_label(name) else names.check_label(name)
-    if problems and kind is catalog.POD:
-        what = "the Pod's hostname"
-    elif problems and kind in _TEMPLATES and kind.plural in _GENERATED:
-        what = "Pod names and hostnames"
-    else:
-        return
+def _of_name(kind: Kind, obj: Json) -> list[str]:
+    name, what = obj["metadata"].get("name") or "", _NAMED_IN.get(kind)
+    if what is None or names.is_label(name):
+        return []
     text = "which can result in surprising behavior; a DNS label is recommended"
-    yield f"metadata.name: this is used in {what}, {text}: [{' '.join(problems)}]"
-
-
-def _of_pod(pod: Json) -> Iterator[str]:
-    yield from of_template(pod, "")
+    return [f"metadata.name: this is used in {what}, {text}: [{' '.join(names.check_label(name))}]"]
 
 
 def _template_of(*path: str) -> Warnings:
@@ -134,18 +134,13 @@ def _job_of(*path: str) -> Warnings:
 
 
 def _of_claim(claim: Json) -> Iterator[str]:
-    annotation = "volume.beta.kubernetes.io/storage-class"
-    if annotation in (claim["metadata"].get("annotations") or {}):
-        text = 'deprecated since v1.8; use "storageClassName" attribute instead'
-        yield f"metadata.annotations[{annotation}]: {text}"
+    yield from of_annotations(claim["metadata"].get("annotations") or {}, _CLAIM_ANNOTATIONS)
     yield from of_claim_spec(claim.get("spec") or {}, "spec")
 
 
 def _of_volume(volume: Json) -> Iterator[str]:
-    annotations, spec = volume["metadata"].get("annotations") or {}, volume.get("spec") or {}
-    for key, text in _VOLUME_ANNOTATIONS.items():
-        if key in annotations:
-            yield f"metadata.annotations[{key}]: {text}"
+    spec = volume.get("spec") or {}
+    yield from of_annotations(volume["metadata"].get("annotations") or {}, _VOLUME_ANNOTATIONS)
     if spec.get("persistentVolumeReclaimPolicy") == "Recycle":
         text = "Instead, the recommended approach is to use dynamic provisioning."
         yield f"spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. {text}"
@@ -278,8 +273,7 @@ _TEMPLATES: Mapping[Kind, Warnings] = {
     catalog.JOB: _job_of("spec"),
     catalog.CRONJOB: _job_of("spec", "jobTemplate", "spec"),
 }
-_ABOUT: Mapping[Kind, Warnings] = {
-    catalog.POD: _of_pod,
+_ABOUT_CHANGED: Mapping[Kind, Warnings] = {
     catalog.PERSISTENTVOLUMECLAIM: _of_claim,
     catalog.PERSISTENTVOLUME: _of_volume,
     catalog.SERVICE: _of_service,
@@ -292,10 +286,11 @@ _ABOUT: Mapping[Kind, Warnings] = {
     **_TEMPLATES,
 }
 _ABOUT_NEW: Mapping[Kind, Warnings] = {
+    **_ABOUT_CHANGED,
+    catalog.POD: partial(of_template, at=""),
     catalog.INGRESS: _of_new_ingress,
     catalog.CSIDRIVER: _of_new_driver,
     catalog.ENDPOINTSLICE: _of_new_slice,
 }
-"""What stands in place of `_ABOUT` for new objects."""
-KINDS = frozenset((*_ABOUT, *_ABOUT_NEW))
-"""The kinds about which there may be warnings."""
+NEW, CHANGED = frozenset(_ABOUT_NEW), frozenset(_ABOUT_CHANGED)
+"""The kinds of which new and changed objects are warned about; programs change pods, which is why these are missing."""

@@ -9,13 +9,13 @@ from typing import Literal
 import msgspec
 
 from strato.api import catalog
-from strato.api.status import conflict, invalid, not_found, not_supported, required
+from strato.api.status import invalid, not_found, not_supported, required
 from strato.api.wire import Request, Response
 from strato.clock import format_time
 from strato.decoding import UNDECODABLE
 from strato.errors import BadRequest, Conflict
 from strato.http.parser import MAX_BODY_BYTES
-from strato.server import preparation
+from strato.server import pathidentity, preparation
 from strato.server.bodies import read_body
 from strato.server.jsonbodies import UNCOUNTED_BYTES
 from strato.server.path import ResourcePath
@@ -96,7 +96,7 @@ class Binder:
         if body is None:
             raise not_found(kind, target.name)
         pod = state.recent.of(body) or _whole(body, target.name, about.uid)
-        _check_uid(target.name, about.uid, pod.uid)
+        pathidentity.check_uid(catalog.POD, target.name, about.uid, pod.uid)
         spec = _with_node(target.name, pod.members[SPEC], node)
         before = pod.members.get(STATUS, b"")
         mark = _scheduled_memo if len(before) <= _MEMOISED_BYTES else _scheduled
@@ -144,15 +144,9 @@ def _whole(body: bytes, name: str, uid: str) -> Stored:
     """
     pod = read_object(body)
     if pod["metadata"].get("deletionTimestamp"):
-        _check_uid(name, uid, pod["metadata"]["uid"])
+        pathidentity.check_uid(catalog.POD, name, uid, pod["metadata"]["uid"])
         raise _refused(name, f"pod {name} is being deleted, cannot be assigned to a host")
     return stored.of_object(pod)
-
-
-def _check_uid(name: str, uid: str, own: str) -> None:
-    if uid and uid != own:
-        text = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {own}"
-        raise conflict(catalog.POD, name, text)
 
 
 def _with_node(name: str, spec: bytes, node: str) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from strato.api import catalog
 from strato.api.status import invalid, required
 from strato.http.parser import MAX_BODY_BYTES
-from strato.server import definitions, preparation
+from strato.server import definitions, pathidentity, preparation
 from strato.server.dynamicadmission import typechecking
 from strato.server.preparation import encode
 from strato.server.registry import Served
@@ -21,7 +21,7 @@ from strato.server.strategies import strategy_of
 
 
 def _name_namespace(_state: State, draft: Draft) -> None:
-    preparation.check_namespace(draft.served.kind, draft.obj, draft.target.namespace)
+    pathidentity.check_namespace(draft.served.kind, draft.obj, draft.target.namespace)
 
 
 def _drop_repeated_owners(_state: State, draft: Draft) -> None:

@@ -20,7 +20,7 @@ from strato.admission import AdmissionRequest
 from strato.api import catalog
 from strato.api.validation import warnings
 from strato.api.wire import Request
-from strato.server import podsubresources, preparation
+from strato.server import pathidentity, podsubresources, preparation
 from strato.server.flowcontrol.dispatch import Steps, at_once
 from strato.server.jsonbodies import check_shape
 from strato.server.path import ResourcePath
@@ -221,8 +221,13 @@ def warn(_state: State, draft: Draft) -> None:
 
 
 def is_warned_about(_state: State, served: Served) -> bool:
-    """Whether there may be warnings about objects of the kind."""
-    return served.kind in warnings.KINDS
+    """Whether new objects of the kind may be warned about."""
+    return served.kind in warnings.NEW
+
+
+def is_warned_about_again(_state: State, served: Served) -> bool:
+    """Whether changed objects of the kind may be warned about."""
+    return served.kind in warnings.CHANGED
 
 
 def admit(state: State, draft: Draft) -> None:
@@ -319,7 +324,7 @@ def _rechecked(draft: Draft, obj: Json) -> Json:
     served, old = draft.served, draft.old
     check_shape(obj)
     obj = preparation.check_type(served, obj)
-    preparation.check_namespace(served.kind, obj, draft.target.namespace)
+    pathidentity.check_namespace(served.kind, obj, draft.target.namespace)
     preparation.check_fields(served, obj, "Ignore")
     if old is None:
         preparation.begin_again(served, obj, draft.obj)

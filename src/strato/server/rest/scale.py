@@ -15,7 +15,7 @@ from strato.api.validation.metadata import validate_metadata
 from strato.api.wire import Request, Response
 from strato.clock import format_time
 from strato.errors import BadRequest, Cause, Invalid, UnsupportedMedia
-from strato.server import preparation
+from strato.server import pathidentity, preparation
 from strato.server.bodies import read_body
 from strato.server.fieldmanager.entries import read_entries, write_entries
 from strato.server.fieldmanager.manager import owners_of
@@ -76,12 +76,10 @@ class Scale:
             else:
                 raise UnsupportedMedia(f"a scale takes JSON, merge and apply patches, not {media}")
         metadata, replicas, warnings = _read(body, request.param("fieldValidation"), is_patched=verb == "patch")
-        preparation.check_name({"metadata": metadata}, target.name)
-        preparation.check_namespace(kind, {"metadata": metadata}, target.namespace)
-        uid = metadata.get("uid")
-        if uid and uid != obj["metadata"]["uid"]:
-            text = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {obj['metadata']['uid']}"
-            raise conflict(kind, target.name, text)
+        sent = {"metadata": metadata}
+        pathidentity.check_name(sent, target.name)
+        pathidentity.check_namespace(kind, sent, target.namespace)
+        pathidentity.check_uid(kind, target.name, metadata.get("uid") or "", obj["metadata"]["uid"])
         _check(kind, metadata, replicas)
         asked = metadata.get("resourceVersion")
         if asked and asked != obj["metadata"]["resourceVersion"]:

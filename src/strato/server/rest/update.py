@@ -189,7 +189,7 @@ UPDATE = (
     DeclaredStep(_prepare_definition, _ALL, _is_definition),
     DeclaredStep(_check_types, _ALL, lambda _, served: served.kind is catalog.VALIDATINGADMISSIONPOLICY),
     DeclaredStep(pipeline.validate, _OBJECT),
-    DeclaredStep(pipeline.warn, frozenset((METADATA, REST)), pipeline.is_warned_about),
+    DeclaredStep(pipeline.warn, frozenset((METADATA, REST)), pipeline.is_warned_about_again),
     DeclaredStep(_check_unchanged, frozenset((NEW, AGAIN))),
     DeclaredStep(pipeline.admit, _ALL, pipeline.has_rules("UPDATE")),
     DeclaredStep(None, _ALL, yielding=pipeline.call_validating),

@@ -11,10 +11,10 @@ from functools import partial
 from typing import Any
 
 from strato.api.kinds import Kind
-from strato.api.status import INVALID, aggregate, conflict, invalid_value, not_found, render
+from strato.api.status import INVALID, aggregate, invalid_value, not_found, render
 from strato.api.wire import Request, Response
 from strato.errors import BadRequest, Cause, Invalid, UnsupportedMedia
-from strato.server import preparation
+from strato.server import pathidentity, preparation
 from strato.server.bodies import duplicate_keys, is_json, is_yaml, read_body
 from strato.server.flowcontrol.dispatch import Steps
 from strato.server.jsonbodies import UNCOUNTED_BYTES, check_shape, stored_steps
@@ -121,9 +121,9 @@ class Writer:
     def _updating(self, request: Request, target: ResourcePath, served: Served) -> Steps[Response]:
         kind = served.kind
         obj, warnings = yield lambda: self._read(request, served, "UpdateOptions")
-        preparation.check_namespace(kind, obj, target.namespace)
+        pathidentity.check_namespace(kind, obj, target.namespace)
         warnings += preparation.unique_owners(obj["metadata"])
-        preparation.check_name(obj, target.name)
+        pathidentity.check_name(obj, target.name)
         strategy = strategy_of(served)
         key = object_key(kind, target.namespace, target.name)
         stored = self._state.bucket(kind).latest(key)
@@ -134,10 +134,7 @@ class Writer:
         old = yield from stored_steps(stored)
         if not strategy.updates_blindly and not obj["metadata"].get("resourceVersion"):
             raise _needs_revision(kind, target.name)
-        uid = obj["metadata"].get("uid")
-        if uid and uid != old["metadata"]["uid"]:
-            text = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['metadata']['uid']}"
-            raise conflict(kind, target.name, text)
+        pathidentity.check_uid(kind, target.name, obj["metadata"].get("uid") or "", old["metadata"]["uid"])
         return (yield from self._replaced(Draft(request, target, served, obj, warnings, None, old, stored, key=key)))
 
     def patch(
@@ -195,7 +192,7 @@ class Writer:
             base = (yield from stored_steps(body)) if media == JSON_PATCH else old
         obj, warnings = yield lambda: self._patched(request, target, served, media, old, base)
         assert old is not None
-        preparation.check_name(obj, target.name)
+        pathidentity.check_name(obj, target.name)
         entries = owners(old) if owners is not None else None
         draft = Draft(request, target, served, obj, warnings, None, old, body, key=key, entries=entries)
         return (yield from self._replaced(draft))
@@ -228,8 +225,8 @@ class Writer:
         if old is None:
             apply.check_creation(asked.kind, target, obj)
         obj = preparation.check_type(asked, obj)
-        preparation.check_namespace(asked.kind, obj, target.namespace)
-        preparation.check_name(obj, target.name)
+        pathidentity.check_namespace(asked.kind, obj, target.namespace)
+        pathidentity.check_name(obj, target.name)
         part = None if old is None else status_part(asked, target, obj, old)
         preparation.drop_unknown(asked if part is None else asked.status or asked, obj if part is None else part)
         warnings = repeated if request.param("fieldValidation") != "Ignore" else []
@@ -268,7 +265,7 @@ class Writer:
             _read_type(kind, media, obj, target)
         try:
             obj = preparation.check_type(asked, obj)
-            preparation.check_namespace(kind, obj, target.namespace)
+            pathidentity.check_namespace(kind, obj, target.namespace)
             part = status_part(asked, target, obj, old)
             checked = asked if part is None else asked.status or asked
             unknown = preparation.drop_unknown(checked, obj if part is None else part)
@@ -382,7 +379,7 @@ def _read_type(kind: Kind, media: str, obj: Json, target: ResourcePath) -> None:
     given = obj.get("apiVersion", "")
     group, _, version = ("" if given is None else str(given)).rpartition("/")
     if not version and group in ("", kind.group):
-        raise preparation.nameless(target.name)
+        raise pathidentity.nameless(target.name)
 
 
 def _apply(kind: Kind, media: str, base: Any, patch: Any) -> Any:
